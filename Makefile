@@ -1,0 +1,38 @@
+VENV ?= .venv
+PYTHON ?= python3
+BIN := $(VENV)/bin
+PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+
+.PHONY: demo test test-slow check format bench clean
+
+demo: $(VENV)/.installed            ## cluster real images end to end and write a report
+	$(BIN)/selfsort demo
+
+test: $(VENV)/.installed            ## the test suite
+	$(BIN)/python -m pytest -q -n 2 -m "not slow and not gpu"
+
+test-slow: $(VENV)/.installed       ## the tests that train for minutes
+	$(BIN)/python -m pytest -q -m "slow and not gpu"
+
+check: $(VENV)/.installed           ## what a change must pass: format, lint, types, tests
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(MAKE) test
+
+format: $(VENV)/.installed
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(VENV)/.installed           ## ratios of speed and memory, written to benchmarks/results
+	$(BIN)/python -m benchmarks
+
+# torch is installed first and by exact version: the constraint then keeps any later step from replacing it.
+$(VENV)/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(PIP_INSTALL) torch==2.13.0
+	$(PIP_INSTALL) -e ".[dev,approx,umap,onnx,heic]"
+	touch $@
+
+clean:
+	rm -rf $(VENV) build dist

@@ -1,0 +1,174 @@
+"""The nouns every room of the house shares: small frozen dataclasses, no behaviour.
+
+Shape letters: N images, H x W pixels, C channels, D features, K clusters.
+
+`Images` carries no ground truth. Methods receive `Images` and nothing else,
+so no label can reach them; scoring happens in the loop outside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from selfsort.config import Config
+from selfsort.errors import invalid
+
+if TYPE_CHECKING:
+    import torch
+
+U8 = npt.NDArray[np.uint8]
+I64 = npt.NDArray[np.int64]
+F32 = npt.NDArray[np.float32]
+F64 = npt.NDArray[np.float64]
+Arrays = dict[str, npt.NDArray[Any]]
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Images:
+    """Decoded pictures, all of one size: uint8, shape (N, H, W, C), C = 1 (gray) or 3 (RGB)."""
+
+    pixels: U8
+
+    def __post_init__(self) -> None:
+        if self.pixels.dtype != np.uint8 or self.pixels.ndim != 4:
+            raise invalid(
+                "pixels",
+                "be a uint8 array of shape (images, height, width, channels)",
+                f"{self.pixels.dtype} of shape {self.pixels.shape}",
+                "Use selfsort.data.from_array to convert other layouts.",
+            )
+        if self.pixels.shape[3] not in (1, 3):
+            raise invalid(
+                "the channel count", "be 1 (gray) or 3 (RGB)", self.pixels.shape[3], "Convert the images first."
+            )
+
+    def __len__(self) -> int:
+        return len(self.pixels)
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Height, width and channels of every image."""
+        height, width, channels = self.pixels.shape[1:]
+        return height, width, channels
+
+    def subset(self, rows: npt.NDArray[Any] | slice) -> Images:
+        """Return the images at these rows."""
+        return Images(self.pixels[rows])
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """Anything that has to survive on disk: named arrays (safetensors) and JSON. Never pickled."""
+
+    arrays: Arrays = field(default_factory=dict)
+    meta: Json = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class Assignment:
+    """What a fitted model says about some images."""
+
+    features: F32
+    """(N, D) the representation the clusters live in."""
+    soft: F32
+    """(N, K) how strongly each image belongs to each cluster; rows sum to one."""
+
+    @property
+    def labels(self) -> I64:
+        """The strongest cluster of each image; ties go to the lowest number."""
+        labels: I64 = np.argmax(self.soft, axis=1).astype(np.int64)
+        return labels
+
+
+class Model(Protocol):
+    """A fitted method, ready to sort images it has never seen."""
+
+    def apply(self, images: Images, layer: str = "top") -> Assignment:
+        """Return features of the named layer and soft assignments."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Clustering:
+    """The result of a finished run."""
+
+    labels: I64
+    """(N,) cluster of each training image, 0..K-1."""
+    soft: F32
+    """(N, K) soft assignments; the confidence of an image is its label's entry."""
+    features: F32
+    """(N, D) features of the training images."""
+    model: State
+    """What the method's `restore` turns back into a Model."""
+    extras: Arrays = field(default_factory=dict)
+    """Further arrays worth keeping: merge history, second labelling, attention maps."""
+
+
+@dataclass(frozen=True, eq=False)
+class Snapshot:
+    """Where a method stands after one epoch or merge round."""
+
+    step: int
+    """Counts from 1."""
+    total: int
+    """How many steps are expected as far as is known now."""
+    labels: I64
+    """(N,) current labels; there may be more of them than clusters asked for."""
+    event: Mapping[str, float | int | str]
+    """Losses and counters for events.jsonl."""
+    state: Callable[[], State]
+    """Everything needed to go on from here; call it before advancing the generator."""
+    result: Clustering | None = None
+    """Set on the last snapshot only: the last iterate is the result."""
+    warnings: tuple[str, ...] = ()
+    """Plain sentences the user must see."""
+    history: Arrays = field(default_factory=dict)
+    """Arrays of this stage to keep for the report's figures."""
+
+
+class Train(Protocol):
+    """The shape of every method's `train`."""
+
+    def __call__(
+        self,
+        images: Images,
+        config: Any,
+        *,
+        device: torch.device,
+        seed: int,
+        resume: State | None = None,
+    ) -> Iterator[Snapshot]:
+        """Yield a snapshot per epoch or merge round; the last one carries the result."""
+        ...
+
+
+class Restore(Protocol):
+    """The shape of every method's `restore`."""
+
+    def __call__(self, config: Any, state: State, *, device: torch.device) -> Model:
+        """Rebuild a fitted model from what was saved."""
+        ...
+
+
+@dataclass(frozen=True)
+class Method:
+    """One entry of METHODS."""
+
+    name: str
+    summary: str
+    """One line for `selfsort methods`."""
+    source: str
+    """Citation."""
+    config: type[Config]
+    train: Train
+    restore: Restore
+    is_inductive: bool
+    """True if `apply` on the training images gives back exactly the fitted labels."""
+    takes_features: bool = False
+    """True for the classical methods, which can cluster another run's features."""
