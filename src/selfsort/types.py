@@ -94,6 +94,14 @@ class Model(Protocol):
         ...
 
 
+class FeatureModel(Model, Protocol):
+    """A fitted method that can also judge ready-made features."""
+
+    def assign(self, features: F32) -> F32:
+        """Return soft assignments (N, K) of feature rows."""
+        ...
+
+
 @dataclass(frozen=True, eq=False)
 class Clustering:
     """The result of a finished run."""
@@ -148,6 +156,22 @@ class Train(Protocol):
         ...
 
 
+class TrainOnFeatures(Protocol):
+    """How the classical methods cluster features somebody else has made."""
+
+    def __call__(
+        self,
+        features: F32,
+        config: Any,
+        *,
+        device: torch.device,
+        seed: int,
+        resume: State | None = None,
+    ) -> Iterator[Snapshot]:
+        """Same as `Train`, from an (N, D) array."""
+        ...
+
+
 class Restore(Protocol):
     """The shape of every method's `restore`."""
 
@@ -170,5 +194,5 @@ class Method:
     restore: Restore
     is_inductive: bool
     """True if `apply` on the training images gives back exactly the fitted labels."""
-    takes_features: bool = False
-    """True for the classical methods, which can cluster another run's features."""
+    train_on_features: TrainOnFeatures | None = None
+    """Given by the classical methods; their models are `FeatureModel`s."""

@@ -1,0 +1,224 @@
+"""What the methods share while training: seeds, device, pixels to tensors, the inner epoch, packed state.
+
+Only the inner loop is common. The outer loops of the five papers differ in kind (JULE merges, DAC moves
+thresholds, DBC and GATCluster recompute targets, SeCu updates duals) and stay in the method files.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import time
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from selfsort.errors import InvalidInput, TrainingFailed, invalid
+from selfsort.progress import track
+from selfsort.types import Arrays, Images
+
+
+def choose_device(name: str = "auto") -> torch.device:
+    """Return the device to compute on; `auto` takes an accelerator if there is one."""
+    if name == "auto":
+        if torch.cuda.is_available():
+            return torch.device("cuda")
+        if torch.backends.mps.is_available():
+            return torch.device("mps")
+        return torch.device("cpu")
+    try:
+        device = torch.device(name)
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise InvalidInput(
+            f"device {name!r} cannot be used here ({reason}). It must be auto, cpu, cuda, cuda:N or mps. Try --device cpu."
+        ) from error
+    return device
+
+
+def derive_seed(seed: int, purpose: str) -> int:
+    """Give every consumer of randomness its own stream, so that adding one does not move the others."""
+    digest = hashlib.sha256(f"{seed}/{purpose}".encode()).digest()
+    return int.from_bytes(digest[:6], "little")
+
+
+def torch_generator(seed: int, purpose: str, device: torch.device | str = "cpu") -> torch.Generator:
+    """Return a torch generator for one purpose of one run."""
+    return torch.Generator(device=device).manual_seed(derive_seed(seed, purpose))
+
+
+def numpy_generator(seed: int, purpose: str) -> np.random.Generator:
+    """Return a NumPy generator for one purpose of one run."""
+    return np.random.default_rng(derive_seed(seed, purpose))
+
+
+@contextmanager
+def seeded_init(seed: int, purpose: str = "weights") -> Iterator[None]:
+    """Build networks reproducibly inside this block without touching the caller's global generator."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(derive_seed(seed, purpose))
+        yield
+
+
+class PixelTensor:
+    """The decoded images as seen by a network: float32 NCHW batches, cut from uint8 on demand.
+
+    The uint8 array is never copied as a whole; a permuted view makes each batch channels-last for free,
+    which is the faster layout for convolutions on a CPU.
+    """
+
+    def __init__(self, images: Images, device: torch.device) -> None:
+        self._bytes_NHWC = _borrow(images.pixels)
+        self.device = device
+
+    def __len__(self) -> int:
+        return len(self._bytes_NHWC)
+
+    def bytes(self, idx: Tensor) -> Tensor:
+        """Return the uint8 batch (B, C, H, W) at these indices."""
+        return self._bytes_NHWC[idx.cpu()].to(self.device, non_blocking=True).permute(0, 3, 1, 2)
+
+    def floats(self, idx: Tensor) -> Tensor:
+        """Return the batch scaled to [0, 1]."""
+        return self.bytes(idx).float().mul_(1 / 255)
+
+    def chunks(self, size: int) -> Iterator[Tensor]:
+        """Walk over all images in order: index tensors of at most `size`."""
+        yield from torch.arange(len(self)).split(size)
+
+
+def shuffled_batches(
+    n: int, batch_size: int, generator: torch.Generator, *, drop_last: bool = False
+) -> Iterator[Tensor]:
+    """Yield a random partition of 0..n-1 as index tensors."""
+    for batch in torch.randperm(n, generator=generator).split(batch_size):
+        if len(batch) == batch_size or not drop_last:
+            yield batch
+
+
+@dataclass(frozen=True)
+class EpochStats:
+    """What one pass over the data came to."""
+
+    loss: float
+    """Mean over the steps taken; 0 if none was."""
+    steps: int
+    skipped: int
+    """Batches that held nothing to learn from."""
+    seconds: float
+    images: int
+
+    def event(self) -> dict[str, float | int]:
+        """The common columns of events.jsonl."""
+        return {
+            "loss": self.loss,
+            "skipped_batches": self.skipped,
+            "seconds": round(self.seconds, 3),
+            "images_per_second": round(self.images / max(self.seconds, 1e-9), 1),
+        }
+
+
+def run_epoch(
+    step: Callable[[Tensor], Tensor | None],
+    batches: Iterable[Tensor],
+    optimizer: torch.optim.Optimizer,
+    *,
+    what: str = "training",
+    total: int = 0,
+) -> EpochStats:
+    """Train on every batch once.
+
+    `step` turns a batch of indices into a loss, or None when the batch holds nothing to learn from.
+    The loss is read back from the device only once, at the end, so that an accelerator never waits.
+    """
+    started = time.perf_counter()
+    loss_sum: Tensor | float = 0.0
+    steps = skipped = images = 0
+    for batch in track(batches, what, total, weigh=len):
+        images += len(batch)
+        loss = step(batch)
+        if loss is None:
+            skipped += 1
+            continue
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        loss_sum = loss_sum + loss.detach()
+        steps += 1
+    mean_loss = float(loss_sum) / max(steps, 1)
+    if not math.isfinite(mean_loss):
+        raise TrainingFailed(
+            f"the loss became {mean_loss} during {what}. It must stay a finite number. "
+            "Lower the learning rate with --set, or look for broken images; the last good state can be resumed."
+        )
+    return EpochStats(mean_loss, steps, skipped, time.perf_counter() - started, images)
+
+
+def pack_module(prefix: str, module: nn.Module) -> Arrays:
+    """Name every parameter and buffer of a network for a safetensors file."""
+    return {f"{prefix}.{name}": to_numpy(value) for name, value in module.state_dict().items()}
+
+
+def unpack_module(prefix: str, module: nn.Module, arrays: Arrays) -> None:
+    """Load what `pack_module` wrote, refusing anything that does not fit."""
+    found = {name[len(prefix) + 1 :]: _borrow(a).clone() for name, a in arrays.items() if name.startswith(prefix + ".")}
+    try:
+        module.load_state_dict(found)
+    except RuntimeError as error:
+        raise invalid(
+            f"the saved weights of {prefix!r}",
+            "fit the network that the run's settings describe",
+            str(error).splitlines()[-1].strip(),
+            "The run folder was changed or damaged; train again.",
+        ) from error
+
+
+def pack_optimizer(prefix: str, optimizer: torch.optim.Optimizer) -> Arrays:
+    """Name every tensor of an optimiser's state; hyper-parameters come from the config."""
+    arrays: Arrays = {}
+    for index, slots in optimizer.state_dict()["state"].items():
+        for slot, value in slots.items():
+            if value is not None:
+                arrays[f"{prefix}.{index}.{slot}"] = to_numpy(torch.as_tensor(value))
+    return arrays
+
+
+def unpack_optimizer(prefix: str, optimizer: torch.optim.Optimizer, arrays: Arrays) -> None:
+    """Load what `pack_optimizer` wrote."""
+    state: dict[int, dict[str, Any]] = {}
+    for name, array in arrays.items():
+        if name.startswith(prefix + "."):
+            index, slot = name[len(prefix) + 1 :].split(".", 1)
+            state.setdefault(int(index), {})[slot] = _borrow(array).clone()
+    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
+
+
+def pack_generator(generator: torch.Generator) -> np.ndarray[Any, Any]:
+    """Return a generator's position as bytes."""
+    return to_numpy(generator.get_state())
+
+
+def unpack_generator(generator: torch.Generator, array: np.ndarray[Any, Any]) -> None:
+    """Put a generator where `pack_generator` found it."""
+    generator.set_state(_borrow(array).clone())
+
+
+def to_numpy(tensor: Tensor) -> np.ndarray[Any, Any]:
+    """Copy a tensor to a NumPy array on the host."""
+    array: np.ndarray[Any, Any] = tensor.detach().cpu().contiguous().numpy().copy()
+    return array
+
+
+def _borrow(array: np.ndarray[Any, Any]) -> Tensor:
+    """Wrap an array as a tensor without copying."""
+    with warnings.catch_warnings():
+        # torch warns that a read-only array (a memory map) could be written through the tensor; nobody does.
+        warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
+        return torch.from_numpy(array)
