@@ -1,0 +1,16 @@
+"""Sources in, one uint8 array out; synthetic pictures; augmentation primitives."""
+
+from selfsort.data.arrays import conform, from_array, range_of
+from selfsort.data.datasets import Dataset, Fit, ImageSpec, Skipped, as_dataset, fingerprint
+
+__all__ = [
+    "Dataset",
+    "Fit",
+    "ImageSpec",
+    "Skipped",
+    "as_dataset",
+    "conform",
+    "fingerprint",
+    "from_array",
+    "range_of",
+]
