@@ -1,0 +1,222 @@
+"""Agreement of a clustering with known classes: accuracy, normalised mutual information, adjusted Rand index.
+
+All of them are read off one contingency table, of which only the cells that hold something are kept: counting costs
+O(N), and a million images of many clusters need no P x T array.
+
+Shape letters: N images, P predicted clusters in use, T true classes in use, M cells of the table that are not zero.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import sqrt
+from typing import Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+from scipy.optimize import linear_sum_assignment
+
+from selfsort.errors import invalid
+from selfsort.metrics.labels import check_label_pair, is_tabular, number_labels
+from selfsort.types import F64, I64
+
+Normaliser = Literal["geometric", "arithmetic", "max", "min"]
+
+MAX_DENSE_CELLS = 20_000**2
+
+
+@dataclass(frozen=True, eq=False)
+class Contingency:
+    """How many images each pair of a predicted cluster and a true class shares; cells of zero are left out."""
+
+    predicted_names: I64
+    """(P,) the predicted labels in use, ascending: the rows."""
+    truth_names: I64
+    """(T,) the true labels in use, ascending: the columns."""
+    row_idx: I64
+    """(M,) row of each cell."""
+    column_idx: I64
+    """(M,) column of each cell."""
+    counts: I64
+    """(M,) images in each cell, all positive."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Predicted clusters and true classes in use."""
+        return len(self.predicted_names), len(self.truth_names)
+
+    @property
+    def n_items(self) -> int:
+        """The number of images."""
+        return int(self.counts.sum())
+
+    @property
+    def predicted_sizes(self) -> I64:
+        """(P,) images in each predicted cluster."""
+        return _sum_by(self.row_idx, self.counts, self.shape[0])
+
+    @property
+    def truth_sizes(self) -> I64:
+        """(T,) images in each true class."""
+        return _sum_by(self.column_idx, self.counts, self.shape[1])
+
+    @property
+    def is_renaming(self) -> bool:
+        """True if the two labellings are the same partition under different names."""
+        return len(self.counts) == self.shape[0] == self.shape[1]
+
+    def dense(self) -> I64:
+        """Return the (P, T) table with its zeros."""
+        n_rows, n_columns = self.shape
+        if n_rows * n_columns > MAX_DENSE_CELLS:
+            raise invalid(
+                "the table of predicted clusters by true classes",
+                f"have at most {MAX_DENSE_CELLS:,} cells",
+                f"{n_rows:,} x {n_columns:,}",
+                "Score fewer clusters; NMI and ARI have no such limit.",
+            )
+        table_PT = np.zeros(self.shape, dtype=np.int64)
+        table_PT[self.row_idx, self.column_idx] = self.counts
+        return table_PT
+
+
+def contingency(predicted: npt.ArrayLike, truth: npt.ArrayLike) -> Contingency:
+    """Count the images of each predicted cluster and true class.
+
+    >>> contingency([5, 5, 8], [0, 1, 1]).dense().tolist()
+    [[1, 1], [0, 1]]
+    """
+    predicted_N, truth_N = check_label_pair(predicted, truth)
+    predicted_names, row_N = number_labels(predicted_N)
+    truth_names, column_N = number_labels(truth_N)
+    n_columns = len(truth_names)
+    cell_N = row_N * n_columns + column_N
+    if is_tabular(len(predicted_names) * n_columns, len(cell_N)):
+        count_of_cell = np.bincount(cell_N)
+        cells = np.flatnonzero(count_of_cell)
+        counts = count_of_cell[cells]
+    else:
+        cells, counts = np.unique(cell_N, return_counts=True)
+    return Contingency(predicted_names, truth_names, cells // n_columns, cells % n_columns, counts)
+
+
+def match_clusters(predicted: npt.ArrayLike, truth: npt.ArrayLike) -> dict[int, int]:
+    """Match clusters to classes one to one so that as many images as possible agree (the Hungarian method).
+
+    With more clusters than classes the surplus clusters are absent from the answer. A cluster may be matched to a
+    class it shares no image with, when the others are taken.
+
+    >>> match_clusters([3, 3, 9, 9, 4], [1, 1, 0, 0, 0])
+    {3: 1, 9: 0}
+    """
+    table = contingency(predicted, truth)
+    row_idx, column_idx = _best_matching(table.dense())
+    rows, columns = table.predicted_names[row_idx], table.truth_names[column_idx]
+    return dict(zip(rows.tolist(), columns.tolist(), strict=True))
+
+
+def accuracy(predicted: npt.ArrayLike, truth: npt.ArrayLike) -> float:
+    """ACC: the fraction of images whose cluster is matched to their class by `match_clusters`.
+
+    >>> accuracy([3, 3, 9, 9, 4], [1, 1, 0, 0, 0])
+    0.8
+    """
+    return _accuracy(contingency(predicted, truth))
+
+
+def nmi(predicted: npt.ArrayLike, truth: npt.ArrayLike, normaliser: Normaliser) -> float:
+    """Return mutual information divided by a mean of the two entropies; the mean must be named.
+
+    It is 1 if both labellings have a single cluster and 0 if exactly one has.
+
+    >>> nmi([0, 0, 1, 1], [5, 5, 6, 6], "max")
+    1.0
+    """
+    if normaliser not in get_args(Normaliser):
+        choices = "be one of " + ", ".join(get_args(Normaliser))
+        raise invalid("normaliser", choices, repr(normaliser), "Name the variant of the paper you compare with.")
+    return _nmi(contingency(predicted, truth), normaliser)
+
+
+def ari(predicted: npt.ArrayLike, truth: npt.ArrayLike) -> float:
+    """Adjusted Rand index (Hubert and Arabie): agreement on pairs, 0 for chance and 1 for the same partition.
+
+    >>> ari([0, 0, 1, 1], [0, 0, 1, 2])
+    0.5714285714285714
+    """
+    return _ari(contingency(predicted, truth))
+
+
+def scores(predicted: npt.ArrayLike, truth: npt.ArrayLike) -> dict[str, float]:
+    """Return the numbers of metrics.json: acc, nmi_geometric, nmi_arithmetic, nmi_max, ari."""
+    table = contingency(predicted, truth)
+    return {
+        "acc": _accuracy(table),
+        "nmi_geometric": _nmi(table, "geometric"),
+        "nmi_arithmetic": _nmi(table, "arithmetic"),
+        "nmi_max": _nmi(table, "max"),
+        "ari": _ari(table),
+    }
+
+
+def _sum_by(index: I64, counts: I64, n_groups: int) -> I64:
+    # bincount with weights would go through floats.
+    sums = np.zeros(n_groups, dtype=np.int64)
+    np.add.at(sums, index, counts)
+    return sums
+
+
+def _best_matching(table_PT: I64) -> tuple[I64, I64]:
+    # The solver takes a rectangle as it is; padding it with zeros to a square would not change the answer.
+    row_idx, column_idx = linear_sum_assignment(table_PT, maximize=True)
+    return row_idx, column_idx
+
+
+def _accuracy(table: Contingency) -> float:
+    table_PT = table.dense()
+    return int(table_PT[_best_matching(table_PT)].sum()) / table.n_items
+
+
+def _nmi(table: Contingency, normaliser: Normaliser) -> float:
+    # Decided on the counts: rounding would give 0.9999999999999998, and 0/0 for two single clusters.
+    if table.is_renaming:
+        return 1.0
+    if 1 in table.shape:
+        return 0.0
+    entropy_p, entropy_t = _entropy(table.predicted_sizes), _entropy(table.truth_sizes)
+    means = {
+        "geometric": sqrt(entropy_p * entropy_t),
+        "arithmetic": (entropy_p + entropy_t) / 2,
+        "max": max(entropy_p, entropy_t),
+        "min": min(entropy_p, entropy_t),
+    }
+    return min(1.0, _mutual_information(table) / means[normaliser])
+
+
+def _entropy(sizes: I64) -> float:
+    share = sizes / sizes.sum()
+    return float(-(share * np.log(share)).sum())
+
+
+def _mutual_information(table: Contingency) -> float:
+    log_p: F64 = np.log(table.predicted_sizes)
+    log_t: F64 = np.log(table.truth_sizes)
+    gain_M = np.log(table.counts) + np.log(table.n_items) - log_p[table.row_idx] - log_t[table.column_idx]
+    # Independent labellings have none, but rounding may leave a trace below zero.
+    return max(0.0, float((table.counts / table.n_items * gain_M).sum()))
+
+
+def _ari(table: Contingency) -> float:
+    if table.is_renaming:
+        return 1.0
+    # Python's integers: the product of two pair counts passes 64 bits at about 80,000 images.
+    together_both = _count_pairs(table.counts)
+    together_p, together_t = _count_pairs(table.predicted_sizes), _count_pairs(table.truth_sizes)
+    all_pairs = table.n_items * (table.n_items - 1) // 2
+    above_chance = together_both * all_pairs - together_p * together_t
+    most_above_chance = (together_p + together_t) * all_pairs - 2 * together_p * together_t
+    return 2 * above_chance / most_above_chance
+
+
+def _count_pairs(sizes: I64) -> int:
+    return int((sizes * (sizes - 1) // 2).sum())
