@@ -26,6 +26,12 @@ class MissingData(SelfsortError, FileNotFoundError):
     exit_code = 2
 
 
+class CannotWrite(SelfsortError, OSError):
+    """The disk refused (full, read-only, no permission); nothing half-written is left."""
+
+    exit_code = 2
+
+
 class TrainingFailed(SelfsortError, RuntimeError):
     """Training cannot go on (a loss that is not a number, a graph without edges)."""
 

@@ -38,7 +38,8 @@ def choose_device(name: str = "auto") -> torch.device:
     except (RuntimeError, AssertionError) as error:
         reason = str(error).splitlines()[0]
         raise InvalidInput(
-            f"device {name!r} cannot be used here ({reason}). It must be auto, cpu, cuda, cuda:N or mps. Try --device cpu."
+            f"device {name!r} cannot be used here ({reason}). "
+            "It must be auto, cpu, cuda, cuda:N or mps. Try --device cpu."
         ) from error
     return device
 
@@ -91,14 +92,14 @@ class PixelTensor:
 
     def chunks(self, size: int) -> Iterator[Tensor]:
         """Walk over all images in order: index tensors of at most `size`."""
-        yield from torch.arange(len(self)).split(size)
+        yield from torch.split(torch.arange(len(self)), size)
 
 
 def shuffled_batches(
     n: int, batch_size: int, generator: torch.Generator, *, drop_last: bool = False
 ) -> Iterator[Tensor]:
     """Yield a random partition of 0..n-1 as index tensors."""
-    for batch in torch.randperm(n, generator=generator).split(batch_size):
+    for batch in torch.split(torch.randperm(n, generator=generator), batch_size):
         if len(batch) == batch_size or not drop_last:
             yield batch
 

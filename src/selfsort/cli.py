@@ -1,0 +1,392 @@
+"""The command line: parse, call, print, exit code.
+
+Heavy imports live inside the commands, so that `selfsort --help` stays quick.
+Exit codes: 0 done, 2 wrong use or input, 3 interrupted but resumable, 1 a fault of ours.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from selfsort.errors import Interrupted, InvalidInput, SelfsortError
+
+if TYPE_CHECKING:
+    from selfsort.fitting import Outcome
+    from selfsort.session import Session
+
+app = typer.Typer(
+    name="selfsort",
+    help="Sorts unlabelled images into clusters by learning the representation and the clusters together.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+class FitMode(StrEnum):
+    """How pictures of different shapes become equal."""
+
+    crop = "crop"
+    stretch = "stretch"
+    pad = "pad"
+
+
+class ExportTo(StrEnum):
+    """What a finished run can be turned into."""
+
+    csv = "csv"
+    folders = "folders"
+
+
+RunArgument = Annotated[Path, typer.Argument(help="A run folder.", show_default=False)]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
+DeviceOption = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:N or mps.")]
+MaxBadOption = Annotated[float, typer.Option(min=0, max=1, help="Unreadable files tolerated, as a share.")]
+LabelsOption = Annotated[
+    str | None, typer.Option(help="True labels for scoring: csv with name,label, or npy or txt, one per image.")
+]
+OutOption = Annotated[Path | None, typer.Option("--out", help="Where to write.", show_default=False)]
+
+
+@app.callback()
+def _options(
+    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
+    version: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False,
+) -> None:
+    # --debug is read by `main`, which is outside of typer's reach.
+    if version:
+        from selfsort import __version__
+
+        _say(f"selfsort {__version__}")
+        raise typer.Exit
+
+
+@app.command()
+def fit(
+    source: Annotated[
+        str | None,
+        typer.Argument(help="Folder, list file, npz, npy, idx, CIFAR or STL-10 binary.", show_default=False),
+    ] = None,
+    clusters: Annotated[str | None, typer.Option(help="How many clusters to find.", show_default=False)] = None,
+    method: Annotated[str | None, typer.Option(help="A name from `selfsort methods`.", show_default=False)] = None,
+    recipe: Annotated[str, typer.Option(help="A named set of settings; auto fits it to images and machine.")] = "auto",
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="One of the method's settings.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Decides every random draw.")] = 0,
+    size: Annotated[str, typer.Option(help="Pixels of the shorter side, or auto.")] = "auto",
+    fit_mode: Annotated[FitMode, typer.Option("--fit", help="Crop the centre, stretch, or pad.")] = FitMode.crop,
+    gray: Annotated[bool | None, typer.Option("--gray/--color", help="Default: gray only if all images are.")] = None,
+    where: Annotated[str | None, typer.Option(help="Keep the rows of an npz with NAME=VALUE, as split=1.")] = None,
+    labels: LabelsOption = None,
+    labels_from_folders: Annotated[
+        bool, typer.Option("--labels-from-folders", help="Score against the names of the subfolders.")
+    ] = False,
+    features: Annotated[
+        str | None, typer.Option(help="Cluster the features of another run (RUN or RUN:layer) in place of pixels.")
+    ] = None,
+    max_bad: MaxBadOption = 0.05,
+    memory: Annotated[str | None, typer.Option(help="Memory for pixels, as 8G; default half of RAM.")] = None,
+    device: DeviceOption = "auto",
+    out: Annotated[Path | None, typer.Option("--out", help="Run folder to write.", show_default=False)] = None,
+    resume: Annotated[Path | None, typer.Option(help="Continue this unfinished run.", show_default=False)] = None,
+    max_minutes: Annotated[float | None, typer.Option(min=0, help="Stop after this long; resumable.")] = None,
+    json_: JsonOption = False,
+) -> None:
+    """Cluster images and write a run folder."""
+    from selfsort import session as sessions
+    from selfsort.api import DEFAULT_METHOD
+
+    with _progress_bars():
+        if resume is not None:
+            session = sessions.resume(resume, source=source, device=None if device == "auto" else device)
+        else:
+            if source is None:
+                raise InvalidInput("SOURCE is missing. Expected a folder, a list file or an array file. Name one.")
+            reading = sessions.Reading(
+                path=source,
+                size=sessions.parse_size(size),
+                channels=sessions.channels_of(gray),
+                fit=fit_mode.value,
+                where=where,
+                labels=labels,
+                labels_from_folders=labels_from_folders,
+                max_bad=max_bad,
+                memory_bytes=sessions.parse_memory(memory),
+            )
+            request = sessions.Request(
+                reading=reading,
+                clusters=sessions.parse_clusters(clusters),
+                method=method or DEFAULT_METHOD,
+                recipe=recipe,
+                settings=tuple(set_ or ()),
+                seed=seed,
+                features=features,
+                device=device,
+            )
+            session = sessions.start(request, out)
+        _fit_and_tell(session, max_minutes, json_)
+
+
+def _fit_and_tell(session: Session, max_minutes: float | None, as_json: bool) -> None:
+    from selfsort.session import summary
+
+    session.fit.max_seconds = None if max_minutes is None else max_minutes * 60
+    say = _say_aside if as_json else _say
+    skipped = len(session.dataset.ingest.get("skipped", ()))
+    say(
+        f"{len(session.dataset.images)} images"
+        + (f" ({skipped} unreadable files skipped, see ingest.json)" if skipped else "")
+        + f", {session.fit.config.n_clusters} clusters, method {session.fit.method.name}, recipe {session.recipe}"
+    )
+    try:
+        outcome = session.fit.run()
+    except (KeyboardInterrupt, Interrupted) as stop:
+        reason = str(stop) or "interrupted."
+        raise Interrupted(f"{reason} Continue with: selfsort fit --resume {session.folder.path}") from None
+    if as_json:
+        _print_json(summary(session, outcome))
+    else:
+        _tell_outcome(session, outcome)
+
+
+def _tell_outcome(session: Session, outcome: Outcome) -> None:
+    found = len(set(outcome.clustering.labels.tolist()))
+    _say(f"{found} clusters found in {outcome.seconds:.1f} s, peak memory {outcome.peak_memory_mb:.0f} MB")
+    for warning in outcome.warnings:
+        _say(f"warning: {warning}")
+    if outcome.metrics is not None:
+        _say(_scores_line(outcome.metrics))
+    if outcome.metrics_sf is not None:
+        _say(_scores_line(outcome.metrics_sf) + "  (straight-forward labels)")
+    _say(f"run folder: {session.folder.path}")
+
+
+@app.command()
+def predict(
+    run: RunArgument,
+    source: Annotated[str, typer.Argument(help="New images, any source that fit reads.", show_default=False)],
+    out: OutOption = None,
+    max_bad: MaxBadOption = 0.05,
+    device: DeviceOption = "auto",
+    json_: JsonOption = False,
+) -> None:
+    """Sort new images with a saved model; writes labels.csv."""
+    from selfsort.api import apply_in_chunks, load_model
+    from selfsort.run import RunFolder, label_csv, write_whole
+    from selfsort.session import read_like
+    from selfsort.training import choose_device
+
+    folder = RunFolder.open(run)
+    folder.label_table()
+    model = load_model(folder, choose_device(device))
+    with _progress_bars():
+        dataset = read_like(folder, source, max_bad=max_bad)
+        assignment = apply_in_chunks(model, dataset.images)
+    target = out or Path("labels.csv")
+    table = label_csv(dataset.names, assignment.labels, assignment.soft.max(axis=1))
+    write_whole(target, lambda file: file.write(table))
+    skipped = dataset.ingest.get("skipped", [])
+    if json_:
+        _print_json({"labels": str(target), "images": len(dataset.images), "skipped": skipped})
+        return
+    for item in skipped:
+        _say(f"skipped {item['name']}: {item['reason']}")
+    _say(f"{len(dataset.images)} images sorted, labels in {target}")
+
+
+@app.command()
+def score(run: RunArgument, labels: LabelsOption = None, json_: JsonOption = False) -> None:
+    """Print ACC, NMI (geometric, arithmetic, max), ARI and cluster sizes."""
+    from selfsort.data import read_labels
+    from selfsort.metrics.external import scores
+    from selfsort.metrics.internal import size_report
+    from selfsort.run import RunFolder
+
+    folder = RunFolder.open(run)
+    table = folder.label_table()
+    truth = folder.truth() if labels is None else read_labels(labels, table.names)
+    sizes = size_report(table.labels, int(folder.config["settings"]["n_clusters"]))
+    metrics = None if truth is None else scores(table.labels, truth)
+    if json_:
+        _print_json({"run": str(run), "sizes": sizes.to_json(), **({} if metrics is None else {"metrics": metrics})})
+        return
+    _say(f"clusters {sizes.used}, smallest {sizes.min}, largest {sizes.max}, size entropy {sizes.entropy:.3f}")
+    if metrics is None:
+        _say("No true labels are known for this run. Give them with --labels PATH to get scores.")
+    else:
+        _say(_scores_line(metrics))
+
+
+@app.command()
+def report(
+    runs: Annotated[list[Path], typer.Argument(help="One run folder or more.", show_default=False)],
+    out: OutOption = None,
+) -> None:
+    """Write one self-contained HTML page."""
+    from selfsort.report.build import write_report
+
+    _say(f"report: {write_report(runs, out)}")
+
+
+@app.command()
+def export(
+    run: RunArgument,
+    to: Annotated[ExportTo, typer.Option(help="What to write.", show_default=False)],
+    out: OutOption = None,
+    link: Annotated[bool, typer.Option("--link", help="For folders: link the files instead of copying.")] = False,
+) -> None:
+    """Turn a finished run into a label file or into folders of images."""
+    from selfsort.export import export_csv, export_folders
+    from selfsort.run import RunFolder
+
+    folder = RunFolder.open(run)
+    with _progress_bars():
+        if to is ExportTo.csv:
+            target = export_csv(folder, out or Path(f"{run.resolve().name}.csv"))
+        else:
+            target = export_folders(folder, out or Path(f"{run.resolve().name}-folders"), link=link)
+    _say(f"written: {target}")
+
+
+@app.command()
+def methods(
+    name: Annotated[str | None, typer.Argument(help="Show one method's settings.", show_default=False)] = None,
+    json_: JsonOption = False,
+) -> None:
+    """List the methods, or one method's settings with defaults and where they come from."""
+    from dataclasses import asdict
+
+    from selfsort.api import METHODS, find_method
+    from selfsort.config import describe
+    from selfsort.recipes import recipes_of
+
+    if name is None:
+        rows = [(method.name, method.summary, method.source) for method in METHODS.values()]
+        if json_:
+            _print_json({"methods": [dict(zip(("name", "summary", "source"), row, strict=True)) for row in rows]})
+        else:
+            _table(("method", "what it does", "source"), rows)
+        return
+    method = find_method(name)
+    settings, recipes = describe(method.config), recipes_of(name)
+    if json_:
+        _print_json(
+            {"name": name, "settings": [asdict(s) for s in settings], "recipes": [recipe.name for recipe in recipes]}
+        )
+        return
+    _say(f"{method.name}: {method.summary} ({method.source})")
+    _table(
+        ("setting", "default", "meaning", "must be", "from"),
+        [(s.name, s.default, s.doc, s.type, s.source) for s in settings],
+    )
+    for recipe in recipes:
+        _say(f"recipe {recipe.name}: {recipe.source}")
+
+
+@app.command()
+def demo(out: OutOption = None) -> None:
+    """Cluster the digits that ship with scikit-learn and write a report."""
+    from selfsort.demo import digits_file
+    from selfsort.report.build import write_report
+    from selfsort.session import Reading, Request, start
+
+    with digits_file() as path, _progress_bars():
+        session = start(Request(reading=Reading(path=str(path)), clusters=10), out)
+        _fit_and_tell(session, None, as_json=False)
+    _say(f"report: {write_report([session.folder.path], None)}")
+
+
+def main() -> None:
+    """Run the command line; every expected error ends in one message and its exit code."""
+    is_debug = "--debug" in sys.argv[1:]
+    # A polite kill is treated like Ctrl-C: the run folder stays resumable.
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        app(standalone_mode=False)
+    except SelfsortError as error:
+        _fail(str(error), error.exit_code, is_debug)
+    except KeyboardInterrupt:
+        _fail("interrupted.", 3, is_debug)
+    except BrokenPipeError:
+        sys.stderr.close()  # the reader of our output has gone; nobody is left to tell
+        sys.exit(1)
+    except Exception as error:
+        if hasattr(error, "exit_code") and hasattr(error, "format_message"):  # typer's own usage errors
+            _fail(error.format_message(), 2, is_debug)
+        _fail(
+            f"selfsort failed unexpectedly ({type(error).__name__}: {error}). This is a fault of ours. "
+            "Run again with `selfsort --debug ...` and report what it prints.",
+            1,
+            is_debug,
+        )
+
+
+def _interrupt(signum: int, frame: Any) -> None:
+    raise KeyboardInterrupt
+
+
+def _fail(message: str, exit_code: int, is_debug: bool) -> None:
+    if is_debug:
+        traceback.print_exc()
+    print(f"selfsort: {message}", file=sys.stderr)
+    sys.exit(exit_code)
+
+
+def _say(text: str) -> None:
+    print(text)
+
+
+def _say_aside(text: str) -> None:
+    print(text, file=sys.stderr)
+
+
+def _print_json(value: dict[str, Any]) -> None:
+    print(json.dumps(value))
+
+
+def _scores_line(metrics: dict[str, float]) -> str:
+    return (
+        f"ACC {metrics['acc']:.4f}  NMI {metrics['nmi_geometric']:.4f} geometric, {metrics['nmi_arithmetic']:.4f} "
+        f"arithmetic, {metrics['nmi_max']:.4f} max  ARI {metrics['ari']:.4f}"
+    )
+
+
+def _table(header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
+    table = Table(box=None, pad_edge=False)
+    for title in header:
+        table.add_column(title, overflow="fold")
+    for row in rows:
+        table.add_row(*(escape(cell) for cell in row))
+    Console(highlight=False).print(table)
+
+
+@contextmanager
+def _progress_bars() -> Iterator[None]:
+    """Show progress on standard error while a block runs, if somebody is looking."""
+    from selfsort.progress import listening
+
+    if not sys.stderr.isatty():
+        yield
+        return
+    from selfsort.bars import RichListener
+
+    with RichListener() as listener, listening(listener):
+        yield
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,218 @@
+"""The scikit-learn face: one estimator for every method, and `load` for saved runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Self, cast
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import BaseEstimator, ClusterMixin
+from sklearn.exceptions import NotFittedError
+
+from selfsort.api import DEFAULT_METHOD, apply_in_chunks, find_method, load_model, make_config
+from selfsort.data import Dataset, ImageSpec, as_dataset, conform, from_array, range_of, read_source
+from selfsort.errors import InvalidInput, invalid
+from selfsort.fitting import Fit, Outcome, run_config, write_outcome
+from selfsort.run import RunFolder
+from selfsort.training import choose_device
+from selfsort.types import F32, I64, Assignment, Clustering, Images, Json
+
+ImagesLike = npt.ArrayLike | str | Path | Sequence[str | Path] | Dataset | Images
+"""An array, a folder or other source, a list of files, or what `selfsort.data` made of one."""
+
+
+class ImageClusterer(ClusterMixin, BaseEstimator):  # type: ignore[misc]
+    """Clusters images with any method of METHODS.
+
+    Args:
+        method: a name from METHODS (`selfsort methods` lists them).
+        n_clusters: clusters to find.
+        seed: decides every random draw; same seed, same labels.
+        settings: the method's own settings by name, as for `--set`.
+        recipe: a named set of settings, `auto` or `default`.
+        device: `auto`, `cpu`, `cuda`, `cuda:N` or `mps`.
+        image_shape: height, width(, channels) of the rows of a flat array; one entry may be -1.
+        value_range: the values that mean black and white in a float array; `auto` takes them from the
+            array given to `fit`.
+
+    Attributes:
+        labels_: (N,) int64 cluster of each training image.
+        soft_: (N, K) soft assignments of the training images.
+        features_: (N, D) features of the training images.
+        warnings_: sentences about what went wrong, such as fewer clusters than asked for.
+
+    >>> from sklearn.datasets import load_digits
+    >>> digits = load_digits(n_class=3).images / 16
+    >>> model = ImageClusterer("kmeans", n_clusters=3, seed=0).fit(digits)
+    >>> model.labels_.shape, model.predict(digits[:2]).shape
+    ((537,), (2,))
+    """
+
+    def __init__(
+        self,
+        method: str = DEFAULT_METHOD,
+        n_clusters: int = 8,
+        *,
+        seed: int = 0,
+        settings: Mapping[str, Any] | None = None,
+        recipe: str = "auto",
+        device: str = "auto",
+        image_shape: tuple[int, ...] | None = None,
+        value_range: tuple[float, float] | Literal["auto"] = (0.0, 1.0),
+    ) -> None:
+        self.method = method
+        self.n_clusters = n_clusters
+        self.seed = seed
+        self.settings = settings
+        self.recipe = recipe
+        self.device = device
+        self.image_shape = image_shape
+        self.value_range = value_range
+
+    def fit(self, X: ImagesLike, y: object = None) -> Self:
+        """Cluster images. `y` is ignored: no label reaches a method."""
+        n_clusters = _whole_number("n_clusters", self.n_clusters, at_least=2)
+        seed = _whole_number("seed", self.seed, at_least=0)
+        method, device = find_method(self.method), choose_device(self.device)
+        is_auto = self.value_range == "auto" and not isinstance(X, Dataset | Images) and not _is_source(X)
+        self.value_range_ = range_of(cast(npt.ArrayLike, X)) if is_auto else _fixed_range(self.value_range)
+        dataset = self._read(X)
+        config, choice = make_config(
+            method, n_clusters, self.settings or {}, recipe=self.recipe, shape=dataset.images.shape, device=device
+        )
+        fit = Fit(dataset.images, method, config, device, seed=seed, names=dataset.names)
+        outcome = fit.run()
+        described = run_config(fit, choice, dataset.spec, fingerprint=dataset.fingerprint, source=dataset.ingest)
+        self._fitted: _Fitted | None = _Fitted(dataset, outcome, described)
+        self._model = method.restore(config, outcome.clustering.model, device=device)
+        self._show(outcome.clustering, dataset.spec, outcome.warnings)
+        return self
+
+    def fit_predict(self, X: ImagesLike, y: object = None) -> I64:
+        """Cluster images and return their labels."""
+        return self.fit(X).labels_
+
+    def predict(self, X: ImagesLike) -> I64:
+        """Return the cluster of each new image."""
+        return self._apply(X).labels
+
+    def predict_proba(self, X: ImagesLike) -> F32:
+        """Return soft assignments (N, K); rows sum to one."""
+        return self._apply(X).soft
+
+    def transform(self, X: ImagesLike) -> F32:
+        """Return features (N, D)."""
+        return self._apply(X).features
+
+    def save(self, path: str | Path) -> None:
+        """Write a run folder that `load` and every command of selfsort can read."""
+        self._check_fitted()
+        if self._fitted is None:
+            raise InvalidInput("this model was loaded from a run folder. Only a model fitted here is saved. Copy it.")
+        dataset, outcome = self._fitted.dataset, self._fitted.outcome
+        folder = RunFolder.create(path, {**self._fitted.described, "value_range": list(self.value_range_)})
+        folder.write_json("ingest.json", dataset.ingest)
+        for event in outcome.events:
+            folder.append_event(event)
+        write_outcome(folder, outcome, dataset.images, dataset.names)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "labels_")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array = self.image_shape is not None
+        tags.input_tags.three_d_array = True
+        return tags
+
+    # --- inside ----------------------------------------------------------------------------------------
+
+    def _read(self, X: Any, spec: ImageSpec | None = None) -> Dataset:
+        """Turn anything `fit` and `predict` accept into a dataset; with a spec, into one of that form."""
+        if isinstance(X, Dataset):
+            return X
+        if isinstance(X, Images):
+            return as_dataset(X)
+        if _is_source(X):
+            return read_source(X, spec=spec, min_images=2 if spec is None else 1)
+        # New pictures may be a little brighter than any seen in `fit` when the range was taken from there.
+        clip = spec is not None and self.value_range == "auto"
+        return as_dataset(from_array(X, image_shape=self.image_shape, value_range=self.value_range_, clip=clip))
+
+    def _show(self, result: Clustering, spec: ImageSpec, warnings: tuple[str, ...]) -> None:
+        self.labels_, self.soft_, self.features_ = result.labels, result.soft, result.features
+        self.warnings_ = warnings
+        self.n_features_in_ = spec.height * spec.width * spec.channels
+        self._spec = spec
+
+    def _apply(self, X: ImagesLike) -> Assignment:
+        self._check_fitted()
+        if (
+            self.image_shape is not None
+            and isinstance(X, np.ndarray)
+            and X.ndim == 2
+            and len(X[0]) != self.n_features_in_
+        ):
+            raise InvalidInput(
+                f"X has {X.shape[1]} features, but ImageClusterer is expecting {self.n_features_in_} features as input. "
+                "Give rows of the same length as in fit."
+            )
+        return apply_in_chunks(self._model, conform(self._read(X, self._spec).images, self._spec))
+
+    def _check_fitted(self) -> None:
+        if not self.__sklearn_is_fitted__():
+            raise NotFittedError("This ImageClusterer instance is not fitted yet. Call fit with images first.")
+
+
+@dataclass(frozen=True, eq=False)
+class _Fitted:
+    """What `save` needs beyond the public attributes."""
+
+    dataset: Dataset
+    outcome: Outcome
+    described: Json
+
+
+def load(path: str | Path, device: str = "auto") -> ImageClusterer:
+    """Open a finished run folder as a fitted estimator."""
+    folder = RunFolder.open(path)
+    result = folder.result()
+    config = folder.config
+    settings = {name: value for name, value in config["settings"].items() if name != "n_clusters"}
+    model = ImageClusterer(
+        config["method"],
+        int(config["settings"]["n_clusters"]),
+        seed=config["seed"],
+        settings=settings,
+        recipe="default",
+        device=device,
+    )
+    ends = [event for event in folder.events() if event.get("kind") == "end"]
+    model._show(result, ImageSpec.from_json(config["image"]), tuple(ends[-1]["warnings"]) if ends else ())
+    model.value_range_ = _fixed_range(config.get("value_range", (0.0, 1.0)))
+    model.value_range = model.value_range_
+    model._fitted = None
+    model._model = load_model(folder, choose_device(device))
+    return model
+
+
+def _is_source(X: Any) -> bool:
+    """A path, or a list of paths."""
+    return isinstance(X, str | Path) or (isinstance(X, list | tuple) and bool(X) and isinstance(X[0], str | Path))
+
+
+def _whole_number(name: str, value: Any, at_least: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < at_least:
+        raise invalid(name, f"be a whole number of at least {at_least}", repr(value), f"Give for example {name}=10.")
+    return int(value)
+
+
+def _fixed_range(limits: Any) -> tuple[float, float]:
+    try:
+        low, high = limits
+        return float(low), float(high)
+    except (TypeError, ValueError) as error:
+        raise invalid("value_range", "be two numbers or 'auto'", repr(limits), "Give for example (0, 255).") from error

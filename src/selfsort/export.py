@@ -1,0 +1,92 @@
+"""A finished run as something other programs can use: a label file, folders of images."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from PIL import Image
+
+from selfsort.data import Dataset
+from selfsort.errors import CannotWrite, InvalidInput
+from selfsort.progress import track
+from selfsort.run import LabelTable, RunFolder, label_csv, write_whole
+from selfsort.session import Reading
+from selfsort.types import U8
+
+
+def export_csv(folder: RunFolder, out: Path) -> Path:
+    """Write name, cluster, confidence."""
+    table = folder.label_table()
+    text = label_csv(table.names, table.labels, table.confidence)
+    write_whole(out, lambda file: file.write(text))
+    return out
+
+
+def export_folders(folder: RunFolder, out: Path, *, link: bool = False) -> Path:
+    """Put every image into a folder named after its cluster, as a copy or as a link.
+
+    Images that came out of an array file are written as PNG. The tree is built under a temporary name and
+    renamed when complete, so a failure leaves nothing behind.
+    """
+    table = folder.label_table()
+    if out.exists():
+        raise InvalidInput(f"the output {out} exists already. Expected a new folder. Choose another --out.")
+    dataset = Reading.from_json(folder.config["source"]).read(min_images=1)
+    if dataset.names != table.names:
+        raise InvalidInput(
+            f"the images in {folder.config['source']['path']} are not those of the run {folder.path}. "
+            "Expected the same files. Restore the source, or use --to csv."
+        )
+    if link and dataset.paths is None:
+        raise InvalidInput("--link needs images that are files, and this run's came from an array. Leave --link out.")
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as scratch:
+            tree = Path(scratch) / "tree"
+            _fill(tree, table, dataset, os.symlink if link else shutil.copyfile)
+            tree.rename(out)
+    except OSError as error:
+        raise CannotWrite(
+            f"{out} could not be written ({error.strerror or error}). Expected a writable place with enough space. "
+            "Free some space or choose another --out; nothing half-written was left."
+        ) from error
+    return out
+
+
+def _fill(tree: Path, table: LabelTable, dataset: Dataset, place: Callable[[Path, Path], object]) -> None:
+    width = max(2, len(str(int(table.labels.max()))))
+    rows = enumerate(zip(table.names, table.labels, strict=True))
+    for row, (name, label) in track(rows, "exporting", len(table.names)):
+        target = tree / f"cluster-{int(label):0{width}d}" / safe_name(name)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if dataset.paths is None:
+            _save_png(dataset.images.pixels[row], free_path(target.with_name(target.name + ".png")))
+        else:
+            place(dataset.paths[row], free_path(target))
+
+
+def safe_name(name: str) -> str:
+    """Reduce a name from a run folder to one harmless file name.
+
+    >>> safe_name("../../etc/passwd"), safe_name("cats/a b.jpg"), safe_name("..")
+    ('passwd', 'a b.jpg', '_')
+    """
+    last = re.split(r"[/\\]", name.rstrip("/\\"))[-1].replace("\0", "")
+    return last if last not in ("", ".", "..") else "_"
+
+
+def free_path(path: Path) -> Path:
+    """Number a path that is taken: files of one name may come from several folders."""
+    candidate, number = path, 2
+    while candidate.exists() or candidate.is_symlink():
+        candidate, number = path.with_name(f"{path.stem}-{number}{path.suffix}"), number + 1
+    return candidate
+
+
+def _save_png(pixels: U8, path: Path) -> None:
+    Image.fromarray(pixels[:, :, 0] if pixels.shape[2] == 1 else pixels).save(path, format="PNG")

@@ -1,0 +1,64 @@
+"""Published settings, and CPU-sized ones, by name. A recipe only says where it departs from the config's defaults.
+
+Where a paper is silent the source says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from selfsort.errors import invalid
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Named settings of one method."""
+
+    name: str
+    method: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    source: str = "the method's defaults"
+    image_shape: tuple[int, int, int] | None = None
+    """Height, width, channels it was published for; None if it fits any."""
+    is_cpu_sized: bool = False
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The recipe taken and the reason, for the run folder and the screen."""
+
+    recipe: Recipe
+    reason: str
+
+
+RECIPES: tuple[Recipe, ...] = ()
+
+
+def recipes_of(method: str) -> list[Recipe]:
+    """List a method's recipes."""
+    return [recipe for recipe in RECIPES if recipe.method == method]
+
+
+def choose_recipe(method: str, name: str, shape: tuple[int, int, int], has_accelerator: bool) -> Choice:
+    """Find the recipe asked for; `auto` decides by image size and hardware."""
+    known = recipes_of(method)
+    if name not in ("auto", "default"):
+        for recipe in known:
+            if recipe.name == name:
+                return Choice(recipe, "asked for")
+        names = ", ".join(["auto", "default", *(recipe.name for recipe in known)])
+        raise invalid("--recipe", f"be one that {method} has ({names})", repr(name), "Choose one of those.")
+    default = Recipe("default", method)
+    if name == "default":
+        return Choice(default, "asked for")
+    if has_accelerator:
+        for recipe in known:
+            if recipe.image_shape == shape and not recipe.is_cpu_sized:
+                return Choice(recipe, f"chosen: published for {shape[0]}x{shape[1]}x{shape[2]} images")
+    else:
+        for recipe in known:
+            if recipe.is_cpu_sized and recipe.image_shape in (None, shape):
+                return Choice(recipe, "chosen: sized for a CPU, no accelerator was found")
+    return Choice(default, "chosen: no recipe is closer to these images")

@@ -1,0 +1,263 @@
+"""From what a user asked for to a run ready to start: read the source, settle the settings, open the folder."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, cast
+
+from selfsort.api import DEFAULT_METHOD, embed_featuriser, find_method, load_featuriser, make_config
+from selfsort.config import parse_settings
+from selfsort.data import Dataset, ImageSpec, read_source
+from selfsort.errors import InvalidInput, invalid
+from selfsort.fitting import Fit, Outcome, run_config
+from selfsort.run import RunFolder
+from selfsort.training import choose_device
+from selfsort.types import Json
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """How to read the source; kept in config.json so that a resumed run reads the same pixels."""
+
+    path: str
+    size: int | None = None
+    channels: Literal[1, 3] | None = None
+    fit: Literal["crop", "stretch", "pad"] = "crop"
+    where: str | None = None
+    labels: str | None = None
+    labels_from_folders: bool = False
+    max_bad: float = 0.05
+    memory_bytes: int | None = None
+
+    def to_json(self) -> Json:
+        """Return JSON types; paths are made absolute so that the folder the user stands in does not matter."""
+        values = dict(self.__dict__)
+        values["path"] = str(Path(self.path).absolute())
+        values["labels"] = None if self.labels is None else str(Path(self.labels).absolute())
+        return values
+
+    @classmethod
+    def from_json(cls, values: Json) -> Reading:
+        """Read what `to_json` wrote."""
+        try:
+            return cls(**values)
+        except TypeError as error:
+            raise InvalidInput(
+                f"the run's source settings cannot be used ({error}). Expected what selfsort fit wrote. "
+                "The run was not made from files, or config.json was changed: start a new run."
+            ) from error
+
+    def read(self, *, min_images: int = 2) -> Dataset:
+        """Decode the source."""
+        return read_source(
+            self.path,
+            size=self.size,
+            channels=self.channels,
+            fit=self.fit,
+            where=self.where,
+            labels=self.labels,
+            labels_from_folders=self.labels_from_folders,
+            max_bad=self.max_bad,
+            memory_bytes=self.memory_bytes,
+            min_images=min_images,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """A fit as asked for on the command line."""
+
+    reading: Reading
+    clusters: int
+    method: str = DEFAULT_METHOD
+    recipe: str = "auto"
+    settings: tuple[str, ...] = ()
+    """`key=value` words."""
+    seed: int = 0
+    features: str | None = None
+    """Another run, as PATH or PATH:layer."""
+    device: str = "auto"
+
+
+@dataclass(frozen=True, eq=False)
+class Session:
+    """A run ready to start (or to go on)."""
+
+    fit: Fit
+    folder: RunFolder
+    dataset: Dataset
+
+    @property
+    def recipe(self) -> str:
+        """The recipe taken, and that it was a choice."""
+        recipe = self.folder.config["recipe"]
+        return f"{recipe['name']} ({recipe['reason']})"
+
+
+def start(request: Request, out: Path | None) -> Session:
+    """Check the request, read the images and create the run folder."""
+    method = find_method(request.method)
+    settings = parse_settings(method.config, request.settings)
+    device = choose_device(request.device)
+    features_run, layer = split_layer(request.features)
+    # Anything that can be refused before minutes of decoding is refused first.
+    make_config(method, request.clusters, settings, recipe=request.recipe, shape=(1, 1, 1), device=device)
+    if out is not None and out.exists():
+        RunFolder.refuse_occupied(out)
+    dataset = request.reading.read()
+    config, choice = make_config(
+        method, request.clusters, settings, recipe=request.recipe, shape=dataset.images.shape, device=device
+    )
+    fit = Fit(
+        images=dataset.images,
+        method=method,
+        config=config,
+        device=device,
+        seed=request.seed,
+        truth=dataset.labels,
+        names=dataset.names,
+        featuriser=None if features_run is None else load_featuriser(features_run, device, layer),
+    )
+    fit.check()
+    described = run_config(fit, choice, dataset.spec, fingerprint=dataset.fingerprint, source=request.reading.to_json())
+    if features_run is not None:
+        described |= {"features_from": str(features_run.path), "features_layer": layer}
+    folder = RunFolder.create(out or free_name(request), described)
+    folder.write_json("ingest.json", dataset.ingest)
+    if dataset.labels is not None:
+        folder.save_truth(dataset.labels, dataset.label_names)
+    if features_run is not None:
+        embed_featuriser(folder, features_run)
+    fit.folder = folder
+    return Session(fit, folder, dataset)
+
+
+def resume(path: Path, *, source: str | None = None, device: str | None = None) -> Session:
+    """Open an unfinished run and read its source again; other pixels than before are refused."""
+    folder = RunFolder.open(path)
+    if folder.is_finished:
+        raise InvalidInput(
+            f"the run {path} is finished already. Expected an unfinished run. See it with: selfsort report {path}."
+        )
+    stored = folder.config
+    reading = Reading.from_json(stored["source"])
+    if source is not None:
+        reading = replace(reading, path=source)
+    dataset = reading.read()
+    if dataset.fingerprint != stored["fingerprint"]:
+        raise InvalidInput(
+            f"the images in {reading.path} are not those the run {path} was started with. "
+            "Expected the same pixels in the same order. Restore the source, or start a new run."
+        )
+    method = find_method(stored["method"])
+    torch_device = choose_device(device or stored["device"])
+    featuriser = None
+    if (folder.path / "features_from").is_dir():
+        inner = RunFolder.open(folder.path / "features_from")
+        featuriser = load_featuriser(inner, torch_device, str(stored.get("features_layer", "top")))
+    fit = Fit(
+        images=dataset.images,
+        method=method,
+        config=method.config.from_json(stored["settings"]),
+        device=torch_device,
+        seed=stored["seed"],
+        truth=dataset.labels,
+        names=dataset.names,
+        folder=folder,
+        featuriser=featuriser,
+    )
+    return Session(fit, folder, dataset)
+
+
+def summary(session: Session, outcome: Outcome) -> Json:
+    """The object `fit --json` prints."""
+    result: Json = {
+        "run": str(session.folder.path),
+        "method": session.fit.method.name,
+        "recipe": session.folder.config["recipe"]["name"],
+        "seed": session.fit.seed,
+        "images": len(session.dataset.images),
+        "skipped_files": len(session.dataset.ingest.get("skipped", ())),
+        "clusters_asked": session.fit.config.n_clusters,
+        "clusters_found": len(set(outcome.clustering.labels.tolist())),
+        "seconds": round(outcome.seconds, 3),
+        "peak_memory_mb": round(outcome.peak_memory_mb, 1),
+        "warnings": list(outcome.warnings),
+    }
+    if outcome.metrics is not None:
+        result["metrics"] = outcome.metrics
+    if outcome.metrics_sf is not None:
+        result["metrics_sf"] = outcome.metrics_sf
+    return result
+
+
+def parse_clusters(text: str | None) -> int:
+    """Read --clusters: a whole number; finding k by itself is not offered yet and is refused."""
+    if text is None:
+        raise InvalidInput("--clusters is missing. Expected how many clusters to find. Add for example --clusters 10.")
+    if text == "auto" or re.fullmatch(r"\d+:\d+", text):
+        raise invalid(
+            "--clusters",
+            "be a whole number: finding the number of clusters is not available yet",
+            repr(text),
+            "Give for example --clusters 10, and compare a few values with selfsort report.",
+        )
+    if not re.fullmatch(r"[+-]?\d+", text) or int(text) < 2:
+        raise invalid("--clusters", "be a whole number of at least 2", repr(text), "Give for example --clusters 10.")
+    return int(text)
+
+
+def parse_size(text: str) -> int | None:
+    """Read --size: pixels, or auto."""
+    if text == "auto":
+        return None
+    if not text.isdecimal() or not 4 <= int(text) <= 4096:
+        raise invalid("--size", "be auto or a whole number from 4 to 4096", repr(text), "Give for example --size 96.")
+    return int(text)
+
+
+def parse_memory(text: str | None) -> int | None:
+    """Read --memory: bytes, with K, M, G or T.
+
+    >>> parse_memory("1.5G")
+    1610612736
+    """
+    if text is None:
+        return None
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)i?B?", text.strip(), re.IGNORECASE)
+    if match is None:
+        raise invalid("--memory", "be a size such as 500M or 8G", repr(text), "Give for example --memory 8G.")
+    return int(float(match[1]) * 1024 ** " KMGT".index(match[2].upper() or " "))
+
+
+def split_layer(text: str | None) -> tuple[RunFolder | None, str]:
+    """Read --features: RUN or RUN:layer."""
+    if text is None:
+        return None, "top"
+    if Path(text).is_dir() or ":" not in text:
+        return RunFolder.open(text), "top"
+    path, _, layer = text.rpartition(":")
+    return RunFolder.open(path), layer
+
+
+def free_name(request: Request) -> Path:
+    """Pick a run folder nobody uses: selfsort-runs/SOURCE-METHOD-kK-seedS."""
+    stem = re.sub(r"[^\w.-]+", "-", Path(request.reading.path).absolute().stem)[:60] or "images"
+    base = Path("selfsort-runs") / f"{stem}-{request.method}-k{request.clusters}-seed{request.seed}"
+    candidate, number = base, 2
+    while candidate.exists():
+        candidate, number = base.with_name(f"{base.name}-{number}"), number + 1
+    return candidate
+
+
+def read_like(folder: RunFolder, source: str, *, max_bad: float) -> Dataset:
+    """Read new images the way a run's own images were made equal."""
+    spec = ImageSpec.from_json(folder.config["image"])
+    return read_source(source, spec=spec, max_bad=max_bad, min_images=1)
+
+
+def channels_of(gray: bool | None) -> Literal[1, 3] | None:
+    """Turn the --gray/--color switch into a channel count."""
+    return None if gray is None else cast(Any, 1 if gray else 3)
