@@ -1,0 +1,201 @@
+"""What every entry of METHODS promises. A new method inherits all of it by being listed."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from tests.contract.tiny import TINY
+
+from selfsort.api import METHODS, apply_in_chunks, load_model
+from selfsort.config import describe
+from selfsort.data.synthetic import shapes
+from selfsort.errors import InvalidInput
+from selfsort.estimator import ImageClusterer, load
+from selfsort.fitting import Fit
+from selfsort.run import RunFolder
+from selfsort.types import Images, Snapshot, State
+
+K = 3
+CPU = torch.device("cpu")
+every_method = pytest.mark.parametrize("name", METHODS)
+
+
+@pytest.fixture(scope="module")
+def images() -> Images:
+    return shapes(12, size=16, seed=1, n_classes=K)[0]
+
+
+def make_fit(name: str, images: Images, *, seed: int = 0, folder: RunFolder | None = None) -> Fit:
+    method = METHODS[name]
+    config = method.config.from_json({"n_clusters": K, **TINY.get(name, {})})
+    return Fit(images, method, config, CPU, seed=seed, folder=folder, save_interval=0.0)
+
+
+def new_folder(path: Path, fit: Fit) -> RunFolder:
+    height, width, channels = fit.images.shape
+    return RunFolder.create(
+        path,
+        {
+            "method": fit.method.name,
+            "settings": fit.config.to_json(),
+            "seed": fit.seed,
+            "image": {"height": height, "width": width, "channels": channels, "fit": "crop"},
+        },
+    )
+
+
+@every_method
+def test_labels_soft_and_features_have_their_form(name: str, images: Images) -> None:
+    result = make_fit(name, images).run().clustering
+    assert result.labels.dtype == np.int64
+    assert result.labels.shape == (len(images),)
+    assert result.labels.min() >= 0
+    assert result.labels.max() < K
+    assert result.soft.dtype == result.features.dtype == np.float32
+    assert result.soft.shape == (len(images), K)
+    assert result.features.shape[0] == len(images)
+    np.testing.assert_allclose(result.soft.sum(axis=1), 1, atol=1e-5)
+
+
+@every_method
+def test_same_seed_same_result_and_input_untouched(name: str, images: Images) -> None:
+    before = images.pixels.copy()
+    torch_state = torch.get_rng_state()
+    numpy_state = np.random.get_state()[1].copy()  # noqa: NPY002 (the global generator must not be touched)
+    first, second = (make_fit(name, images, seed=5).run().clustering for _ in range(2))
+    np.testing.assert_array_equal(first.labels, second.labels)
+    np.testing.assert_array_equal(first.features, second.features)
+    np.testing.assert_array_equal(images.pixels, before)
+    assert torch.equal(torch.get_rng_state(), torch_state)
+    np.testing.assert_array_equal(np.random.get_state()[1], numpy_state)  # noqa: NPY002
+
+
+@every_method
+def test_read_only_memory_is_enough(name: str, images: Images) -> None:
+    pixels = images.pixels.copy()
+    pixels.flags.writeable = False
+    result = make_fit(name, Images(pixels)).run().clustering
+    np.testing.assert_array_equal(result.labels, make_fit(name, images).run().clustering.labels)
+
+
+class Killed(Exception):
+    pass
+
+
+@every_method
+def test_killed_at_any_snapshot_it_resumes_to_the_same_bits(name: str, images: Images, tmp_path: Path) -> None:
+    whole = make_fit(name, images)
+    steps: list[int] = []
+    whole.on_snapshot = lambda snapshot: steps.append(snapshot.step)
+    expected = whole.run()
+    assert steps == list(range(1, len(steps) + 1))
+    for step in steps:
+        fit = make_fit(name, images)
+        fit.folder = folder = new_folder(tmp_path / f"killed-{step}", fit)
+
+        def kill(snapshot: Snapshot, at: int = step) -> None:
+            if snapshot.step == at:
+                raise Killed
+
+        fit.on_snapshot = kill
+        with pytest.raises(Killed):
+            fit.run()
+        assert not folder.is_finished
+        resumed = make_fit(name, images, folder=RunFolder.open(folder.path)).run()
+        np.testing.assert_array_equal(resumed.clustering.labels, expected.clustering.labels)
+        np.testing.assert_array_equal(resumed.clustering.features, expected.clustering.features)
+        logged = [event["step"] for event in folder.events() if "step" in event]
+        assert logged == steps
+
+
+@every_method
+def test_saved_and_loaded_it_predicts_the_same(name: str, images: Images, tmp_path: Path) -> None:
+    fit = make_fit(name, images)
+    fit.folder = folder = new_folder(tmp_path / "run", fit)
+    result = fit.run().clustering
+    saved = RunFolder.open(folder.path).result()
+    np.testing.assert_array_equal(saved.labels, result.labels)
+    np.testing.assert_array_equal(saved.features, result.features)
+    applied = apply_in_chunks(load_model(folder, CPU), images)
+    again = apply_in_chunks(fit.method.restore(fit.config, result.model, device=CPU), images)
+    np.testing.assert_array_equal(applied.soft, again.soft)
+    assert applied.soft.shape == (len(images), K)
+    np.testing.assert_allclose(applied.features, result.features, atol=1e-4)
+    if fit.method.is_inductive:
+        np.testing.assert_array_equal(applied.labels, result.labels)
+    else:
+        # A vote may outvote a border image; on separable shapes it hardly ever does.
+        assert np.mean(applied.labels == result.labels) >= 0.9
+
+
+@every_method
+def test_estimator_round_trip(name: str, images: Images, tmp_path: Path) -> None:
+    model = ImageClusterer(name, n_clusters=K, settings=TINY.get(name), recipe="default", device="cpu").fit(images)
+    model.save(tmp_path / "run")
+    loaded = load(tmp_path / "run", device="cpu")
+    np.testing.assert_array_equal(loaded.labels_, model.labels_)
+    np.testing.assert_array_equal(loaded.predict(images.pixels), model.predict(images.pixels))
+
+
+@every_method
+def test_images_that_are_all_the_same_end_in_a_warning_not_a_crash(name: str) -> None:
+    same = Images(np.full((24, 16, 16, 1), 90, dtype=np.uint8))
+    outcome = make_fit(name, same).run()
+    found = len(np.unique(outcome.clustering.labels))
+    if found < K:
+        assert any(f"{found} of the {K}" in warning for warning in outcome.warnings)
+    assert np.isfinite(outcome.clustering.soft).all()
+
+
+@every_method
+def test_black_images_among_others_are_harmless(name: str, images: Images) -> None:
+    pixels = images.pixels.copy()
+    pixels[:4] = 0
+    outcome = make_fit(name, Images(pixels)).run()
+    assert np.isfinite(outcome.clustering.features).all()
+
+
+@every_method
+def test_too_many_clusters_are_refused_in_the_house_wording(name: str, images: Images) -> None:
+    fit = make_fit(name, images)
+    fit.config = dataclasses.replace(fit.config, n_clusters=len(images) + 1)
+    with pytest.raises(InvalidInput, match=r"n_clusters must be between 2 and the number of images \(36\); got 37"):
+        fit.run()
+    with pytest.raises(InvalidInput, match="n_clusters must be at least 2; got 1"):
+        METHODS[name].config(n_clusters=1)
+
+
+@every_method
+def test_no_label_can_reach_a_method(name: str, images: Images) -> None:
+    """`train` takes images and settings alone, and truth given for scoring changes nothing but the scores."""
+    assert set(inspect.signature(METHODS[name].train).parameters) == {"images", "config", "device", "seed", "resume"}
+    truth = np.arange(len(images)) % K
+    fit = make_fit(name, images)
+    fit.truth = truth
+    scored = fit.run()
+    assert scored.metrics is not None
+    np.testing.assert_array_equal(scored.clustering.labels, make_fit(name, images).run().clustering.labels)
+
+
+@every_method
+def test_settings_are_described_and_survive_json(name: str) -> None:
+    config = METHODS[name].config(n_clusters=K)
+    assert METHODS[name].config.from_json(config.to_json()) == config
+    for setting in describe(METHODS[name].config):
+        assert setting.doc
+        assert setting.source
+
+
+def test_states_are_arrays_and_json_only(images: Images) -> None:
+    for name in METHODS:
+        fit = make_fit(name, images)
+        states: list[State] = []
+        fit.on_snapshot = lambda snapshot, into=states: into.append(snapshot.state())  # type: ignore[misc]
+        fit.run()
+        for state in states:
+            assert all(isinstance(array, np.ndarray) and array.dtype != object for array in state.arrays.values())
