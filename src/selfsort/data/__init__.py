@@ -2,6 +2,8 @@
 
 from selfsort.data.arrays import conform, from_array, range_of
 from selfsort.data.datasets import Dataset, Fit, ImageSpec, Skipped, as_dataset, fingerprint
+from selfsort.data.read import read_source
+from selfsort.data.synthetic import shapes
 
 __all__ = [
     "Dataset",
@@ -13,4 +15,6 @@ __all__ = [
     "fingerprint",
     "from_array",
     "range_of",
+    "read_source",
+    "shapes",
 ]

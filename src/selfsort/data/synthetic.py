@@ -19,7 +19,8 @@ def _disc(y: F32, x: F32) -> F32:
 
 def _stripes(y: F32, _x: F32) -> F32:
     wave: F32 = np.sin(np.float32(3.5 * np.pi) * y + np.float32(0.5))
-    return wave * np.float32(-0.3)
+    depth: F32 = wave * np.float32(-0.3)
+    return depth
 
 
 def _cross(y: F32, x: F32) -> F32:

@@ -1,0 +1,118 @@
+"""Pictures as files: a folder, however deep, or a list of paths.
+
+What counts as a picture in a folder:
+- hidden files and folders (a name that starts with a dot) and `__MACOSX` are passed over;
+- a file that starts like a picture is one, whatever its name;
+- a file with a picture's suffix that is none, or cannot be opened, is *skipped* with a reason;
+- everything else (notes, tables, other formats) is *ignored* and counted by suffix.
+Links to folders are followed; each folder is entered once, so a loop of links ends.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections import Counter
+from collections.abc import Iterable
+from functools import partial
+from pathlib import Path
+from typing import IO
+
+from selfsort.data.datasets import Skipped
+from selfsort.data.decode import HEAD_BYTES, PICTURE_SUFFIXES, Unreadable, explain, is_picture_head
+from selfsort.data.pictures import Gallery, Item
+from selfsort.errors import MissingData
+
+
+def printable(name: str) -> str:
+    r"""Return a name that any file or terminal can hold: bytes that are not UTF-8 are spelt out.
+
+    >>> printable(os.fsdecode(b"caf\xe9.png"))
+    'caf\\xe9.png'
+    """
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
+def open_file(path: Path) -> IO[bytes]:
+    """Open a regular file; a pipe or a device could block for ever and is refused."""
+    mode = path.stat().st_mode
+    if stat.S_ISDIR(mode):
+        raise Unreadable("it is a folder")
+    if not stat.S_ISREG(mode):
+        raise Unreadable("not a regular file")
+    return path.open("rb")
+
+
+def list_folder(root: Path) -> Gallery:
+    """Find the pictures under a folder, sorted by name."""
+    items: list[Item] = []
+    failed: list[Skipped] = []
+    ignored: Counter[str] = Counter()
+    entered: set[tuple[int, int]] = set()
+    waiting = [(root, "")]
+    while waiting:
+        folder, prefix = waiting.pop()
+        try:
+            status = folder.stat()
+            if (status.st_dev, status.st_ino) in entered:
+                continue
+            entered.add((status.st_dev, status.st_ino))
+            with os.scandir(folder) as entries:
+                found = sorted(entries, key=lambda entry: entry.name)
+        except OSError as error:
+            if folder == root:
+                raise _unlistable(root, error) from error
+            failed.append(Skipped(printable(prefix), explain(error, folder)))
+            continue
+        inner: list[tuple[Path, str]] = []
+        for entry in found:
+            if entry.name.startswith(".") or entry.name == "__MACOSX":
+                continue
+            name, path = prefix + entry.name, folder / entry.name
+            if _is_folder(entry):
+                inner.append((path, name + "/"))
+            elif path.suffix.lower() in PICTURE_SUFFIXES or _starts_like_picture(path):
+                items.append(Item(printable(name), partial(open_file, path), path))
+            else:
+                ignored[printable(path.suffix.lower()) or "(no suffix)"] += 1
+        waiting.extend(reversed(inner))
+    items.sort(key=lambda item: item.name)
+    return Gallery("folder", items, failed, ignored=dict(sorted(ignored.items())))
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link that leads back to itself
+        return False
+
+
+def _starts_like_picture(path: Path) -> bool:
+    try:
+        with open_file(path) as file:
+            return is_picture_head(file.read(HEAD_BYTES))
+    except (OSError, Unreadable):
+        return False
+
+
+def _unlistable(root: Path, error: OSError) -> MissingData:
+    return MissingData(
+        f"The folder {printable(str(root))} cannot be listed ({explain(error, root)}). "
+        "Expected a folder that you may read. Check its permissions."
+    )
+
+
+def list_files(paths: Iterable[str | os.PathLike[str]], base: Path, kind: str) -> Gallery:
+    """Take pictures from a list of paths, in its order; relative ones start at `base`."""
+    items = []
+    for given in paths:
+        path = Path(os.path.abspath(base / given))  # noqa: PTH100 - resolve() would follow links
+        items.append(Item(printable(Path(given).as_posix()), partial(open_file, path), path))
+    return Gallery(kind, items)
+
+
+def read_list_file(path: Path) -> Gallery:
+    """Read a list file: one path per line, relative to the file's own folder; empty lines do not count."""
+    text = path.read_bytes().decode("utf-8-sig", "surrogateescape")
+    lines = [line.rstrip("\r") for line in text.split("\n")]
+    return list_files([line for line in lines if line.strip()], path.parent, "list")

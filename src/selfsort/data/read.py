@@ -1,0 +1,251 @@
+"""The one way in: open a source, bring its images to one shape, find its labels, and account for it all."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from selfsort.data import labels as truth
+from selfsort.data.datasets import Dataset, Fit, ImageSpec, Skipped, fingerprint
+from selfsort.data.detect import Source, open_source
+from selfsort.data.folder import printable
+from selfsort.data.pictures import Choice, Gallery, Item, check_share, choose_spec, decode_all
+from selfsort.data.store import Stored, allocate, keep_rows
+from selfsort.data.tables import Table, fill, parse_where, select, table_shape
+from selfsort.errors import invalid
+from selfsort.types import U8, Images, Json
+
+_LISTED_SIZES = 20
+
+
+def read_source(
+    source: Source,
+    *,
+    size: int | None = None,
+    channels: Literal[1, 3] | None = None,
+    fit: Fit = "crop",
+    where: str | None = None,
+    labels: str | os.PathLike[str] | None = None,
+    labels_from_folders: bool = False,
+    max_bad: float = 0.05,
+    memory_bytes: int | None = None,
+    spec: ImageSpec | None = None,
+    min_images: int = 2,
+) -> Dataset:
+    """Read images from any source we know (docs/sources.md) into one uint8 array.
+
+    Args:
+        source: a folder, a file, or a list of picture files.
+        size: side of the square that pictures are brought to; None takes the common size, else 96.
+        channels: 1 gray, 3 colour; None is gray only if every image is gray.
+        fit: what happens to other aspect ratios.
+        where: NAME=VALUE keeps the rows whose array NAME has this value.
+        labels: file of true labels, for scoring only.
+        labels_from_folders: take the folder of each picture as its true label.
+        max_bad: share of unreadable pictures above which reading fails.
+        memory_bytes: above this the images go to a temporary mapped file; None is half of the memory.
+        spec: the exact shape to conform to; overrides size, channels and fit.
+        min_images: fewer readable images than this are refused.
+
+    Raises:
+        InvalidInput: if the source cannot be used as asked.
+        MissingData: if something named is not there.
+    """
+    start = time.perf_counter()
+    wishes = _Wishes(size=size, channels=channels, fit=fit, where=where, max_bad=max_bad, memory_bytes=memory_bytes)
+    if spec is not None:
+        wishes = _Wishes(spec=spec, where=where, max_bad=max_bad, memory_bytes=memory_bytes)
+    label_file = None if labels is None else Path(labels).expanduser()
+    opened = open_source(source)
+    shown = printable(str(source)) if isinstance(source, str | os.PathLike) else f"the list of {len(source)} files"
+    result = _read_gallery(opened, wishes, shown) if isinstance(opened, Gallery) else _read_table(opened, wishes)
+    if len(result.pixels) < min_images:
+        remedy = "Add pictures, or see what was skipped."
+        raise invalid(shown, f"hold at least {min_images} readable images", len(result.pixels), remedy)
+    known = _find_labels(result, label_file, labels_from_folders, shown)
+    images = Images(result.pixels)
+    settings = wishes.to_json() | {
+        "labels": None if label_file is None else str(label_file.absolute()),
+        "labels_from_folders": labels_from_folders,
+    }
+    account = _account(source, opened.kind, result) | {"labels": known.origin, "settings": settings}
+    return Dataset(
+        images=images,
+        names=result.names,
+        paths=result.paths,
+        labels=known.values[0] if known.values else None,
+        label_names=known.values[1] if known.values else None,
+        spec=result.choice.spec,
+        fingerprint=fingerprint(images),
+        ingest=account | {"seconds": round(time.perf_counter() - start, 3)},
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Wishes:
+    """How the caller wants the images."""
+
+    size: int | None = None
+    channels: Literal[1, 3] | None = None
+    fit: Fit = "crop"
+    where: str | None = None
+    max_bad: float = 0.05
+    memory_bytes: int | None = None
+    spec: ImageSpec | None = None
+
+    def __post_init__(self) -> None:
+        if self.size is not None:
+            ImageSpec(self.size, self.size, 3)
+        if self.where is not None:
+            parse_where(self.where)
+        ImageSpec(1, 1, self.channels or 3, self.fit)
+
+    def to_json(self) -> Json:
+        spec = None if self.spec is None else self.spec.to_json()
+        names = ("size", "channels", "fit", "where", "max_bad", "memory_bytes")
+        return {name: getattr(self, name) for name in names} | {"spec": spec}
+
+
+@dataclass(frozen=True, eq=False)
+class _Result:
+    """Images of one shape, and where they came from."""
+
+    pixels: U8
+    stored: Stored
+    choice: Choice
+    names: tuple[str, ...]
+    kept: list[int]
+    """Places of the images among all that the source holds."""
+    total: int
+    found: int
+    """How many of them were asked for (--where)."""
+    paths: tuple[Path, ...] | None = None
+    labels: truth.Labels | None = None
+    skipped: list[Skipped] = field(default_factory=list)
+    sizes: Counter[tuple[int, int]] = field(default_factory=Counter)
+    ignored: Json = field(default_factory=dict)
+
+
+def _read_gallery(gallery: Gallery, wishes: _Wishes, shown: str) -> _Result:
+    """Read encoded pictures."""
+    items = list(gallery.items)
+    places = list(range(len(items)))
+    if wishes.where is not None:
+        name, _ = parse_where(wishes.where)
+        chosen = select(wishes.where, gallery.columns.get(name), gallery.columns, len(items))
+        places = np.flatnonzero(chosen).tolist()
+        items = [items[place] for place in places]
+    choice = (
+        Choice(wishes.spec, "given", "given")
+        if wishes.spec is not None
+        else choose_spec(items, wishes.size, wishes.channels, wishes.fit)
+    )
+    pixels, stored = allocate((len(items), *choice.spec.shape), wishes.memory_bytes)
+    decoded = decode_all(items, choice.spec, pixels)
+    skipped = [*gallery.failed, *decoded.skipped]
+    found = len(items) + len(gallery.failed)
+    check_share(skipped, found, wishes.max_bad, shown)
+    read = [items[row] for row in decoded.rows]
+    kept = [places[row] for row in decoded.rows]
+    labels = None
+    if gallery.labels is not None and kept:
+        labels = truth.encode(truth.as_numbers(gallery.labels)[kept], gallery.label_names)
+    return _Result(
+        keep_rows(pixels, decoded.rows),
+        stored,
+        choice,
+        tuple(item.name for item in read),
+        kept,
+        total=len(gallery.items),
+        found=found,
+        paths=_paths(read),
+        labels=labels,
+        skipped=skipped,
+        sizes=decoded.sizes,
+        ignored=gallery.ignored,
+    )
+
+
+def _paths(items: Iterable[Item]) -> tuple[Path, ...] | None:
+    paths = [item.path for item in items]
+    known = [path for path in paths if path is not None]
+    return tuple(known) if len(known) == len(paths) else None
+
+
+def _read_table(table: Table, wishes: _Wishes) -> _Result:
+    """Read stored pixels."""
+    chosen = None
+    if wishes.where is not None:
+        name, _ = parse_where(wishes.where)
+        chosen = select(wishes.where, table.columns(name), table.column_names, len(table))
+    kept = list(range(len(table))) if chosen is None else np.flatnonzero(chosen).tolist()
+    height, width, channels = table_shape(table)
+    spec = wishes.spec or ImageSpec(
+        wishes.size or height, wishes.size or width, wishes.channels or channels, wishes.fit
+    )
+    choice = Choice(
+        spec,
+        "given" if wishes.spec else "asked for" if wishes.size else "as stored",
+        "given" if wishes.spec else "asked for" if wishes.channels else "as stored",
+    )
+    pixels, stored = allocate((len(kept), *spec.shape), wishes.memory_bytes)
+    fill(table, chosen, spec, pixels)
+    labels = None
+    if table.labels is not None:
+        values = table.labels[kept]
+        if table.unknown_label is None or not (values == table.unknown_label).any():
+            labels = truth.encode(values, table.label_names)
+    names = tuple(map(str, kept))
+    sizes = Counter({(width, height): len(kept)})
+    return _Result(pixels, stored, choice, names, kept, len(table), len(kept), labels=labels, sizes=sizes)
+
+
+@dataclass(frozen=True)
+class _Known:
+    values: truth.Labels | None
+    origin: str
+
+
+def _find_labels(result: _Result, file: Path | None, from_folders: bool, shown: str) -> _Known:
+    """Prefer what the caller names over what the source brings along."""
+    if file is not None and from_folders:
+        raise invalid("the labels", "come from one place", "--labels and --labels-from-folders", "Leave one out.")
+    if file is not None:
+        return _Known(truth.from_file(file, result.names, result.kept, result.total), "a file")
+    if from_folders:
+        return _Known(truth.from_folders(result.names, shown), "folders")
+    return _Known(result.labels, "none" if result.labels is None else "the source")
+
+
+def _account(source: Source, kind: str, result: _Result) -> Json:
+    """Tell what was found, what was skipped and why, and how the shape was chosen."""
+    spec = result.choice.spec
+    most = result.sizes.most_common(_LISTED_SIZES)
+    return {
+        "source": (
+            str(Path(source).expanduser().absolute())
+            if isinstance(source, str | os.PathLike)
+            else [str(path) for path in source]
+        ),
+        "kind": kind,
+        "found": result.found,
+        "read": len(result.pixels),
+        "skipped": [{"name": skipped.name, "reason": skipped.reason} for skipped in result.skipped],
+        "ignored": result.ignored,
+        "sizes_seen": {f"{width}x{height}": count for (width, height), count in most},
+        "sizes_seen_total": len(result.sizes),
+        "size": [spec.height, spec.width],
+        "size_reason": result.choice.size_reason,
+        "channels": spec.channels,
+        "channels_reason": result.choice.channels_reason,
+        "fit": spec.fit,
+        "stored": result.stored,
+        "bytes": int(result.pixels.nbytes),
+    }

@@ -1,0 +1,130 @@
+"""Encoded pictures inside larger files: webdataset shards (tar) and folders written by Hugging Face `datasets`.
+
+Shards are plain tar files, so reading them needs no package. Members are never extracted: their bytes
+are read at the place the tar index gives, by any thread. `NAME.cls` beside `NAME.jpg` is its label.
+"""
+
+from __future__ import annotations
+
+import importlib
+import io
+import tarfile
+import threading
+from collections import Counter
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path, PurePosixPath
+from typing import IO, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from selfsort.data.decode import PICTURE_SUFFIXES
+from selfsort.data.folder import printable
+from selfsort.data.pictures import Gallery, Item
+from selfsort.data.tables import damaged
+from selfsort.errors import invalid, missing_extra
+
+_MAX_LABEL_BYTES = 1000
+
+
+def open_shards(paths: Sequence[Path]) -> Gallery:
+    """List the pictures of tar files, in the order of the files and of their members."""
+    items: list[Item] = []
+    labels: list[str | None] = []
+    ignored: Counter[str] = Counter()
+    for path in paths:
+        start, classes = len(items), {}
+        keys: list[str] = []
+        try:
+            with tarfile.open(path, "r:") as archive:
+                for member in archive:
+                    place = PurePosixPath(member.name)
+                    if not member.isreg() or place.name.startswith("."):
+                        continue
+                    key, suffix = _split_key(member.name)
+                    if place.suffix.lower() in PICTURE_SUFFIXES:
+                        name = printable(f"{path.name}/{member.name}")
+                        items.append(Item(name, partial(_slice, path, member.offset_data, member.size)))
+                        keys.append(key)
+                    elif suffix == "cls" and member.size <= _MAX_LABEL_BYTES:
+                        text = _slice(path, member.offset_data, member.size).read()
+                        classes[key] = text.decode("utf-8", "replace").strip()
+                    else:
+                        ignored[printable(place.suffix.lower()) or "(no suffix)"] += 1
+        except tarfile.TarError as error:
+            raise damaged(printable(path.name), error) from error
+        labels.extend(classes.get(key) for key in keys)
+        if len(items) == start:
+            raise invalid(printable(path.name), "hold pictures", "none", "Check that this is a shard of images.")
+    known = [label for label in labels if label is not None]
+    return Gallery("webdataset", items, ignored=dict(ignored), labels=known if len(known) == len(items) else None)
+
+
+def _split_key(name: str) -> tuple[str, str]:
+    """Split as webdataset does: the key ends at the first dot of the last part."""
+    folder, slash, last = name.rpartition("/")
+    stem, _, suffix = last.partition(".")
+    return folder + slash + stem, suffix.lower()
+
+
+def _slice(path: Path, start: int, size: int) -> IO[bytes]:
+    with path.open("rb") as file:
+        file.seek(start)
+        return io.BytesIO(file.read(size))
+
+
+def is_datasets_folder(folder: Path) -> bool:
+    """Say whether `datasets` wrote this folder with save_to_disk."""
+    return (folder / "dataset_dict.json").is_file() or (
+        (folder / "dataset_info.json").is_file() and (folder / "state.json").is_file()
+    )
+
+
+def open_datasets_folder(folder: Path) -> Gallery:
+    """Open a folder of Hugging Face `datasets`; several splits are read one after the other."""
+    try:
+        library = importlib.import_module("datasets")
+    except ImportError:
+        raise missing_extra("datasets", "Reading a Hugging Face datasets folder", "datasets") from None
+    loaded = library.load_from_disk(str(folder))
+    splits: dict[str, Any] = dict(loaded) if hasattr(loaded, "keys") else {str(loaded.split or "all"): loaded}
+    items: list[Item] = []
+    columns: dict[str, list[Any]] = {"split": []}
+    first = next(iter(splits.values()))
+    image_column = _column_of_type(first, library.Image)
+    label_column = _column_of_type(first, library.ClassLabel)
+    if image_column is None:
+        held = ", ".join(first.column_names)
+        raise invalid(f"the dataset {printable(folder.name)}", "have a column of images", held, "Cast one to Image().")
+    kept = [name for name in first.column_names if _is_scalar(first.features[name])]
+    for split, rows in splits.items():
+        encoded = rows.cast_column(image_column, library.Image(decode=False))
+        lock = threading.Lock()
+        for row in range(len(rows)):
+            items.append(Item(f"{split}/{row}", partial(_fetch, encoded, image_column, row, lock)))
+        columns["split"] += [split] * len(rows)
+        for name in kept:
+            columns.setdefault(name, []).extend(rows[name])
+    arrays: dict[str, npt.NDArray[Any]] = {name: np.array(values) for name, values in columns.items()}
+    labels = None if label_column is None else arrays[label_column].tolist()
+    names = None if label_column is None else tuple(first.features[label_column].names)
+    return Gallery("datasets", items, columns=arrays, labels=labels, label_names=names)
+
+
+def _column_of_type(rows: Any, kind: type) -> str | None:
+    return next((str(name) for name, feature in rows.features.items() if isinstance(feature, kind)), None)
+
+
+def _is_scalar(feature: Any) -> bool:
+    dtype = getattr(feature, "dtype", "")
+    return isinstance(dtype, str) and dtype.startswith(("int", "uint", "float", "bool", "string"))
+
+
+def _fetch(rows: Any, column: str, row: int, lock: threading.Lock) -> IO[bytes]:
+    # One reader at a time: the table is shared by all threads, and fetching bytes is quick.
+    with lock:
+        cell = rows[row][column]
+    if cell["bytes"] is not None:
+        return io.BytesIO(cell["bytes"])
+    return Path(cell["path"]).open("rb")
