@@ -1,0 +1,1 @@
+"""Run folders in, one HTML page or figure files out; never a live model."""

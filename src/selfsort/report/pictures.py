@@ -1,0 +1,110 @@
+"""Thumbnails as data URIs, chosen so that the page stays small."""
+
+from __future__ import annotations
+
+import base64
+import io
+from dataclasses import dataclass, field
+
+import numpy as np
+from PIL import Image
+
+from selfsort.report.html import Attributes, Html, element, shorten
+from selfsort.report.read import RunData
+from selfsort.types import I64, U8
+
+ROW_LENGTH = 12
+"""Pictures in each strip of a cluster."""
+
+_LOSSLESS_SIDE = 32
+"""Up to here a picture is stored exactly: it is shown enlarged, where lossy edges would be seen."""
+
+
+def data_uri(pixels: U8) -> str:
+    """Encode one (H, W, C) picture."""
+    picture = Image.fromarray(pixels[:, :, 0] if pixels.shape[2] == 1 else pixels)
+    stream = io.BytesIO()
+    if max(picture.size) <= _LOSSLESS_SIDE:
+        picture.save(stream, "PNG", optimize=True)
+        kind = "png"
+    else:
+        picture.save(stream, "WEBP", quality=72, method=4)
+        kind = "webp"
+    return f"data:image/{kind};base64,{base64.b64encode(stream.getvalue()).decode()}"
+
+
+@dataclass(eq=False)
+class Pictures:
+    """The thumbnails of one run; each is encoded once, when it is first wanted."""
+
+    run: RunData
+    _position: dict[int, int] = field(init=False)
+    _encoded: dict[int, str] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        rows = [] if self.run.thumbnails is None else self.run.thumbnails.rows.tolist()
+        self._position = {row: i for i, row in enumerate(rows)}
+
+    def __contains__(self, row: int) -> bool:
+        return row in self._position
+
+    def rows(self) -> I64:
+        """Return the images there are thumbnails of, in ascending order."""
+        return np.array(sorted(self._position), dtype=np.int64)
+
+    def uri(self, row: int) -> str:
+        """Return a thumbnail as a data URI."""
+        if row not in self._encoded:
+            assert self.run.thumbnails is not None
+            self._encoded[row] = data_uri(self.run.thumbnails.pixels[self._position[row]])
+        return self._encoded[row]
+
+    def image(self, row: int, alt: str | None = None) -> Html:
+        """Write a thumbnail as an element."""
+        name = shorten(self.run.table.names[row])
+        sure = float(self.run.table.confidence[row])
+        title = f"{name} \u00b7 confidence {sure:.2f}"
+        if self.run.truth is not None:
+            title += f" \u00b7 {self.run.class_name(int(self.run.truth[row]))}"
+        words: Attributes = {"src": self.uri(row), "alt": alt or name, "title": title, "data-row": row}
+        return element("img", {**words, "loading": "lazy", "decoding": "async"})
+
+    def mean_bytes(self) -> float:
+        """Estimate what one picture adds to the page."""
+        rows = self.rows()
+        sample = rows[np.linspace(0, len(rows) - 1, min(len(rows), 64)).astype(int)]
+        return float(np.mean([len(self.uri(int(row))) + 180 for row in sample])) if len(rows) else 0.0
+
+
+@dataclass(frozen=True)
+class Strips:
+    """The pictures that stand for one cluster; no picture appears twice."""
+
+    typical: list[int]
+    """Surest first."""
+    borderline: list[int]
+    """Least sure first."""
+    others: list[int]
+    """Evenly spread over the rest."""
+
+
+def choose_strips(run: RunData, pictures: Pictures, length: int) -> dict[int, Strips]:
+    """Pick the pictures of each cluster from the thumbnails."""
+    rows = pictures.rows()
+    strips = {}
+    for cluster in range(run.n_clusters):
+        members = rows[run.table.labels[rows] == cluster] if len(rows) else rows
+        order = members[np.argsort(-run.table.confidence[members], kind="stable")]
+        third = min(length, -(-len(order) // 3))
+        typical, rest = order[:third], order[third:]
+        borderline = rest[::-1][:third]
+        middle = np.sort(rest[: len(rest) - len(borderline)])
+        spread = middle[np.linspace(0, len(middle) - 1, min(length, len(middle))).astype(int)]
+        strips[cluster] = Strips(typical.tolist(), borderline.tolist(), spread.tolist())
+    return strips
+
+
+def strip_length(run: RunData, pictures: Pictures, budget: int) -> int:
+    """Return how many pictures a strip may have for the page to keep to its size; 0 if not even one."""
+    each = pictures.mean_bytes() * 3 * max(int((run.sizes > 0).sum()), 1)
+    return max(0, min(ROW_LENGTH, int(budget / each))) if each else 0

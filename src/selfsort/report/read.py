@@ -1,0 +1,180 @@
+"""One run folder, read and checked once, in the form the sections of the report want it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from selfsort.errors import InvalidInput
+from selfsort.metrics.external import match_clusters, scores
+from selfsort.run import LabelTable, RunFolder, Thumbnails
+from selfsort.types import F32, I64, Arrays, Json
+
+SCORE_NAMES = {
+    "acc": "ACC",
+    "nmi_geometric": "NMI (geometric)",
+    "nmi_arithmetic": "NMI (arithmetic)",
+    "nmi_max": "NMI (max)",
+    "ari": "ARI",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class RunData:
+    """What a report knows about one run."""
+
+    folder: RunFolder
+    name: str
+    table: LabelTable
+    events: list[Json]
+    """One per epoch or merge round."""
+    end: Json
+    """How the run ended."""
+    skipped: list[Json]
+    thumbnails: Thumbnails | None
+    truth: I64 | None = None
+    class_names: dict[int, str] = field(default_factory=dict)
+    matching: dict[int, int] = field(default_factory=dict)
+    """Class that each cluster was matched to (Hungarian)."""
+    scores: dict[str, float] = field(default_factory=dict)
+    scores_sf: dict[str, float] = field(default_factory=dict)
+    """Scores of JULE's straight-forward labels."""
+
+    @property
+    def config(self) -> Json:
+        """What config.json says."""
+        return self.folder.config
+
+    @property
+    def method(self) -> str:
+        """The method's short name."""
+        return str(self.config["method"])
+
+    @property
+    def source(self) -> str:
+        """Last part of the path the images came from."""
+        source = self.config.get("source")
+        path = source.get("path") if isinstance(source, dict) else None
+        return Path(path).name if isinstance(path, str) and path else "the given images"
+
+    @property
+    def n_images(self) -> int:
+        """Images that were clustered."""
+        return len(self.table.labels)
+
+    @property
+    def n_asked(self) -> int:
+        """Clusters asked for."""
+        asked = self.config["settings"].get("n_clusters")
+        return asked if isinstance(asked, int) and asked > 0 else self.n_clusters
+
+    @property
+    def n_clusters(self) -> int:
+        """Numbers a cluster may have: the highest in use and those asked for."""
+        asked = self.config["settings"].get("n_clusters")
+        highest = int(self.table.labels.max()) + 1
+        return max(highest, asked) if isinstance(asked, int) and asked <= 10**6 else highest
+
+    @property
+    def sizes(self) -> I64:
+        """(K,) images in each cluster."""
+        return np.bincount(self.table.labels, minlength=self.n_clusters)
+
+    @property
+    def warnings(self) -> list[str]:
+        """Plain sentences recorded while the run went on."""
+        found = self.end.get("warnings")
+        return [str(item) for item in found] if isinstance(found, list) else []
+
+    def extras(self) -> Arrays:
+        """Read the further arrays of the result."""
+        if not (self.folder.path / "extras.safetensors").is_file():
+            return {}
+        return self.folder.read_state("extras.safetensors").arrays
+
+    def features(self, rows: I64) -> F32:
+        """Read the features of some images; what is not a number becomes zero."""
+        found = self.folder.read_array("features.npy", 2, np.float32)
+        if len(found) != self.n_images:
+            raise _mismatch(self.folder.path, "features.npy", len(found), self.n_images)
+        chosen: F32 = np.nan_to_num(found[rows], posinf=0, neginf=0)
+        return chosen
+
+    def class_name(self, number: int) -> str:
+        """Name a true class."""
+        return self.class_names.get(number, str(number))
+
+
+def read_run(path: Path, name: str | None = None) -> RunData:
+    """Open a finished run."""
+    folder = RunFolder.open(path)
+    table = folder.label_table()
+    if not len(table.labels):
+        raise InvalidInput(f"the run {path} holds no images. Expected a finished run. Run selfsort fit again.")
+    truth = folder.truth()
+    if truth is not None and len(truth) != len(table.labels):
+        raise _mismatch(path, "truth.npy", len(truth), len(table.labels))
+    names = folder.truth_names() if truth is not None else None
+    lines = folder.events()
+    sf = _read_optional(folder, "metrics.json").get("metrics_sf")
+    return RunData(
+        folder=folder,
+        name=name or path.resolve().name,
+        table=table,
+        events=[line for line in lines if isinstance(line.get("step"), int)],
+        end=next((line for line in reversed(lines) if line.get("kind") == "end"), {}),
+        skipped=[item for item in _items(_read_optional(folder, "ingest.json").get("skipped")) if "name" in item],
+        thumbnails=_checked(folder.thumbnails(), len(table.labels), path),
+        truth=truth,
+        class_names={i: str(name) for i, name in enumerate(names or ())},
+        matching={} if truth is None else match_clusters(table.labels, truth),
+        # Counted afresh: metrics.json is for other programs, and a page must not contradict its own matrix.
+        scores={} if truth is None else scores(table.labels, truth),
+        scores_sf={k: float(v) for k, v in sf.items() if number(v) is not None} if isinstance(sf, dict) else {},
+    )
+
+
+def read_runs(paths: Sequence[Path]) -> list[RunData]:
+    """Open several runs; those in folders of the same name are told apart by a number."""
+    names = [path.resolve().name for path in paths]
+    seen: dict[str, int] = {}
+    runs = []
+    for path, name in zip(paths, names, strict=True):
+        seen[name] = seen.get(name, 0) + 1
+        runs.append(read_run(path, f"{name} ({seen[name]})" if names.count(name) > 1 else name))
+    return runs
+
+
+def number(value: Any) -> float | None:
+    """Return a finite number, or None for anything else found in a JSON file."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return None
+    return float(value)
+
+
+def _read_optional(folder: RunFolder, name: str) -> Json:
+    return folder.read_json(name) if (folder.path / name).is_file() else {}
+
+
+def _items(value: Any) -> list[Json]:
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def _checked(thumbnails: Thumbnails | None, n_images: int, path: Path) -> Thumbnails | None:
+    if thumbnails is None or not len(thumbnails.rows):
+        return None
+    if thumbnails.rows.min() < 0 or thumbnails.rows.max() >= n_images or thumbnails.pixels.shape[3] not in (1, 3):
+        raise _mismatch(path, "thumbnails.npz", int(thumbnails.rows.max()) + 1, n_images)
+    return thumbnails
+
+
+def _mismatch(path: Path, name: str, found: int, expected: int) -> InvalidInput:
+    return InvalidInput(
+        f"{path / name} speaks of {found} images. Expected the {expected} of labels.csv. "
+        "The folder was changed or damaged: restore it, or run selfsort fit again."
+    )
