@@ -166,7 +166,7 @@ def tracked_text() -> Iterator[tuple[Path, str]]:
 MACHINE_BOUND = re.compile(
     r"""
     # an absolute path on someone's disk
-    (?<![\w.~*)\]}-]) / (?: (?:work|root|tmp)(?![\w-]) | (?:home|Users|mnt|scratch)/\w )
+    (?<![\w.~*)\]}-]) / (?: (?:work|root)(?![\w-]) | (?:tmp|home|Users|mnt|scratch)/\w )
     | \b[A-Z]:\\\\?Users\\
     # a package registry
     | \b(?: pypi\.org | pythonhosted\.org | download\.pytorch\.org | registry\.npmjs | anaconda\.org | artifactor[y] )
@@ -254,7 +254,15 @@ class TestReader:
         assert MACHINE_BOUND.search(text)
 
     @pytest.mark.parametrize(
-        "text", ["work/root/tmp", "https://example.org/home/", "tmp_path / 'home'", "../tmp/x", "/roots"]
+        "text",
+        [
+            "work/root/tmp",
+            "https://example.org/home/",
+            "tmp_path / 'home'",
+            "../tmp/x",
+            "/roots",
+            "/tmp is often memory",
+        ],
     )
     def test_harmless_text_is_not(self, text: str) -> None:
         assert not MACHINE_BOUND.search(text)
