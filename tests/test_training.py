@@ -78,7 +78,7 @@ def test_an_epoch_without_a_single_step_has_loss_zero() -> None:
 
 def test_a_loss_that_is_not_a_number_is_said_in_plain_words() -> None:
     weight = nn.Parameter(torch.tensor([1.0]))
-    with pytest.raises(TrainingFailed, match="the loss became nan during training. It must stay a finite number"):
+    with pytest.raises(TrainingFailed, match=r"the loss became nan during training\. It must stay a finite number"):
         training.run_epoch(lambda b: (weight * float("nan")).sum(), [torch.tensor([0])], torch.optim.SGD([weight], 0.1))
 
 
