@@ -1,0 +1,1 @@
+"""One paper, one file: settings, equations, network choice, training loop, in this order."""

@@ -1,0 +1,474 @@
+"""JULE: cluster the images, train the network on the clusters, cluster again with what it learned, down to k.
+
+Yang, Parikh, Batra, "Joint Unsupervised Learning of Deep Representations and Image Clusters", CVPR 2016.
+
+Good features make good clusters, and good clusters are labels to learn features from. JULE starts from very many,
+very small and therefore pure clusters of raw pixels. It trains a small network so that an image lies nearer to its
+own cluster than to others (weighted triplet loss), merges the clusters that are then closest on a directed
+neighbour graph of the new features (`graph.agglomerate`), and repeats. Each repetition is a period: it ends when a
+share eta of its clusters has been merged away. The last one ends at k.
+
+Symbols: K_s neighbours in the graph; K_c clusters in the local structure; lambda its weight; gamma the weight of
+the positive distance; eta the unfolding rate. SF are the labels of the last merge; RC (the result) are those of a
+new agglomeration on the final features.
+Shape letters: N images, B batch, D features, P pairs, M negatives of a pair.
+
+Where we differ from the paper:
+- gamma is 1, as in the authors' code (Sec. 3.4 says 2), and distances have a margin, as there.
+- The merges are exact (`update`), the local structure uses the whole affinity matrix and is applied down to k.
+- Clusters of a few images would use up the budget of k at the end; `absorb` gives them to their nearest large one.
+- Features are always taken in evaluation mode; the released code makes those of SF from batch statistics.
+- The convolutions have no bias: the batch normalisation behind each of them would take it away.
+- When nearest neighbours leave fewer clusters than asked for, merging on pixels makes a finer start.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from sklearn.cluster import KMeans
+from sklearn.decomposition import PCA
+from torch import Tensor
+
+from selfsort.classic.fit import VoteModel, pixel_features, vote_state
+from selfsort.config import Config, setting
+from selfsort.errors import InvalidInput
+from selfsort.graph.affinity import digraph, global_scale, unit_rows
+from selfsort.graph.agglomerate import Agglomeration, agglomerate, nearest_neighbour_components
+from selfsort.graph.knn import nearest_neighbours
+from selfsort.graph.neighbours import Neighbours
+from selfsort.nets.convnet import ARCHITECTURES, ConvNet, plan_blocks
+from selfsort.training import (
+    EpochStats,
+    PixelTensor,
+    derive_seed,
+    pack_generator,
+    pack_module,
+    pack_optimizer,
+    run_epoch,
+    seeded_init,
+    shuffled_batches,
+    torch_generator,
+    unpack_generator,
+    unpack_module,
+    unpack_optimizer,
+)
+from selfsort.types import F32, I64, Arrays, Assignment, Clustering, Images, Method, Snapshot, State
+
+# The paper's reliability curves count the neighbours that share a class, up to this many; a sample of rows will do.
+_PURITY_NEIGHBOURS, _PURITY_ROWS = 100, 2000
+
+
+@dataclass(frozen=True, kw_only=True)
+class JULEConfig(Config):
+    """Settings, under the paper's names."""
+
+    K_s: int = setting(20, "neighbours of an image in the graph, and voters on a new image", "paper")
+    a: float = setting(1.0, "width of the affinity: sigma^2 is a times the mean squared neighbour distance", "paper")
+    K_c: int = setting(5, "neighbouring clusters in the local structure term", "paper")
+    lambda_: float = setting(1.0, "weight of the local structure term; 0 is plain AC-GDL", "paper")
+    gamma: float = setting(1.0, "weight of the distance to the positive in a triplet", "code; the paper says 2.0")
+    margin: float = setting(0.2, "how much farther a negative has to be than the positive", "code")
+    n_neg: int = setting(20, "negatives per pair, at most", "code")
+    eta: float = setting(0.9, "share of the clusters merged away in a period; the paper takes 0.2 for faces", "paper")
+    epochs: int = setting(20, "passes over the images in a period", "paper")
+    batch_size: int = setting(100, "images per step", "code")
+    lr: float = setting(0.01, "learning rate at the start", "paper")
+    momentum: float = setting(0.9, "momentum of SGD", "paper")
+    weight_decay: float = setting(5e-5, "weight decay of SGD", "paper")
+    lr_gamma: float = setting(1e-4, "the rate falls as (1 + lr_gamma * step) ^ -lr_power, over all periods", "paper")
+    lr_power: float = setting(0.75, "see lr_gamma", "paper")
+    update: Literal["exact", "approx_size", "approx_alpha"] = setting(
+        "exact", "how affinities to a merged cluster are found", "paper; exact is ours"
+    )
+    alpha: float = setting(0.0, "constant of update=approx_alpha", "code")
+    init: Literal["knn", "kmeans"] = setting("knn", "first clusters: nearest-neighbour links, or k-means(n/4)", "paper")
+    graph: Literal["global", "local"] = setting("global", "one affinity width for all images, or one for each", "paper")
+    absorb: bool = setting(True, "give clusters of a few images to their nearest large one at the end", "ours")
+    control: Literal["none", "raw", "random"] = setting(
+        "none", "controls of the paper: merge on raw pixels, or on an untrained network", "paper"
+    )
+    arch: Literal["auto", "coil", "usps", "mnist", "umist", "faces", "patches"] = setting(
+        "auto", "network: by the paper's rule from the image size, or that of a data set", "paper"
+    )
+    embedding_dim: int = setting(
+        0, "learn this few un-normalised features and cluster by raw pixels only (2, 10, 30); 0 is off", "paper"
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("K_s", "K_c", "n_neg", "epochs", "batch_size"):
+            self.require(name, getattr(self, name) >= 1, "be at least 1")
+        for name in ("a", "gamma", "lr"):
+            self.require(name, 0 < getattr(self, name) < math.inf, "be positive")
+        for name in ("lambda_", "margin", "weight_decay", "lr_gamma", "lr_power", "embedding_dim"):
+            self.require(name, 0 <= getattr(self, name) < math.inf, "be at least 0")
+        self.require("eta", 0 < self.eta < 1, "be between 0 and 1")
+        self.require("momentum", 0 <= self.momentum < 1, "be at least 0 and below 1")
+        self.require("alpha", self.alpha > -1, "be above -1")
+        self.require("batch_size", self.batch_size >= 3, "be at least 3, the size of a triplet")
+
+
+# --- equations -----------------------------------------------------------------------------------------------------
+
+
+def plan_periods(n_start: int, n_clusters: int, eta: float) -> tuple[int, ...]:
+    """Sec. 3.3: clusters left after each period, which merges ceil(eta n) of its n clusters, but never below k.
+
+    >>> plan_periods(1762, 10, 0.9)
+    (176, 17, 10)
+    """
+    counts = [n_start]
+    while counts[-1] > n_clusters:
+        counts.append(max(counts[-1] - math.ceil(eta * counts[-1]), n_clusters))
+    return tuple(counts[1:]) or (n_start,)
+
+
+def learning_rate(step: int, config: JULEConfig) -> float:
+    """Sec. 4: the "inverse" schedule, not restarted between periods."""
+    return config.lr * float((1 + config.lr_gamma * step) ** -config.lr_power)
+
+
+@dataclass(frozen=True, eq=False)
+class Triplets:
+    """Which images of a batch to compare: (P,) anchors and positives, (P, M) negatives."""
+
+    anchor: Tensor
+    positive: Tensor
+    """Another image of the anchor's cluster."""
+    negative: Tensor
+    """Images of other clusters, none twice in a row."""
+
+    def to(self, device: torch.device) -> Triplets:
+        """Move the indices."""
+        return Triplets(self.anchor.to(device), self.positive.to(device), self.negative.to(device))
+
+
+def mine_triplets(labels_B: Tensor, n_neg: int, generator: torch.Generator) -> Triplets | None:
+    """Sec. 3.4: every pair i < j of one cluster, each with min(n_neg, clusters in the batch - 1) random negatives.
+
+    None if there is no pair or no second cluster. Each pair's negatives are a uniform random subset of the images
+    outside its cluster (Floyd's sampling: no rejection, memory O(P M)).
+    """
+    order_B = np.argsort(labels_B.numpy(), kind="stable")
+    sorted_B = labels_B.numpy()[order_B]
+    first_C = np.flatnonzero(np.diff(sorted_B, prepend=sorted_B[0] - 1))  # where each cluster begins
+    size_C = np.diff(first_C, append=len(sorted_B))
+    anchor_P, positive_P = np.nonzero(np.triu(sorted_B[:, None] == sorted_B, 1))
+    n_kept = min(n_neg, len(size_C) - 1)
+    if not len(anchor_P) or not n_kept:
+        return None
+    size_P1, first_P1 = (np.repeat(values_C, size_C)[anchor_P][:, None] for values_C in (size_C, first_C))
+    # Pick places among the B - size images outside: column t is drawn from 0..highest_t, and where it has been drawn
+    # before, highest_t is taken, which no earlier column can hold.
+    highest_PM = len(sorted_B) - size_P1 - n_kept + np.arange(n_kept)
+    chance_PM = torch.rand(highest_PM.shape, generator=generator, dtype=torch.float64).numpy()
+    place_PM = (chance_PM * (highest_PM + 1)).astype(np.int64)
+    for t in range(1, n_kept):
+        is_taken_P = (place_PM[:, :t] == place_PM[:, t : t + 1]).any(axis=1)
+        place_PM[is_taken_P, t] = highest_PM[is_taken_P, t]
+    place_PM += np.where(place_PM >= first_P1, size_P1, 0)  # step over the own cluster
+    return Triplets(*(torch.from_numpy(order_B[places]) for places in (anchor_P, positive_P, place_PM)))
+
+
+def squared_distances(features_BD: Tensor) -> Tensor:
+    """Return ||f_i - f_j||^2 for all pairs of a batch."""
+    norms_B = (features_BD * features_BD).sum(dim=1)
+    return torch.addmm(norms_B[:, None] + norms_B, features_BD, features_BD.T, alpha=-2)
+
+
+def triplet_loss(features_BD: Tensor, triplets: Triplets, gamma: float, margin: float) -> Tensor:
+    """Eq. (9) in its distance form: mean over triplets of max(0, gamma d(i, j) - d(i, m) + margin)."""
+    distance_BB = squared_distances(features_BD)
+    pull_P = distance_BB[triplets.anchor, triplets.positive]
+    push_PM = distance_BB[triplets.anchor[:, None], triplets.negative]
+    return F.relu(gamma * pull_P[:, None] - push_PM + margin).mean()
+
+
+def merge(
+    features: F32, neighbours: Neighbours, labels: I64, n_clusters: int, config: JULEConfig, *, is_last: bool
+) -> Agglomeration:
+    """Eq. (5): merge the clusters of least loss on the graph of these features until `n_clusters` are left."""
+    return agglomerate(
+        digraph(neighbours, config.graph, config.a),
+        labels,
+        n_clusters,
+        update=config.update,
+        alpha=config.alpha,
+        structure_weight=config.lambda_,
+        n_structure=config.K_c,
+        absorb=config.absorb and is_last,
+        features=features,
+    )
+
+
+def first_clusters(features: F32, neighbours: Neighbours, config: JULEConfig, seed: int) -> tuple[I64, tuple[str, ...]]:
+    """Sec. 4: nearest-neighbour components of the pixels (or k-means), and what to tell the user about them."""
+    if config.init == "kmeans":
+        labels = _kmeans(features, max(len(features) // 4, config.n_clusters), seed)
+    else:
+        labels = nearest_neighbour_components(neighbours)
+    n_found = int(labels.max()) + 1
+    if n_found >= config.n_clusters:
+        return labels, ()
+    # Halfway (in size) between single images and k clusters: small enough to be pure, large enough to hold pairs.
+    n_start = math.isqrt(len(features) * config.n_clusters)
+    finer = merge(features, neighbours, np.arange(len(features)), n_start, config, is_last=False)
+    return finer.labels, (
+        f"Linking nearest neighbours left {n_found} clusters, fewer than the {config.n_clusters} asked for, "
+        f"so merging single images to {n_start} clusters made the start.",
+    )
+
+
+def _kmeans(features: F32, n_clusters: int, seed: int) -> I64:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # duplicates leave clusters empty; they are dropped below
+        found = KMeans(n_clusters, n_init=1, random_state=derive_seed(seed, "k-means") % 2**32).fit_predict(features)
+    labels: I64 = np.unique(found, return_inverse=True)[1].astype(np.int64)
+    return labels
+
+
+# --- network -------------------------------------------------------------------------------------------------------
+
+
+def build_network(shape: tuple[int, int, int], config: JULEConfig) -> ConvNet:
+    """Choose the network for images of this height, width and channel count."""
+    blocks = plan_blocks(*shape[:2]) if config.arch == "auto" else ARCHITECTURES[config.arch]
+    return ConvNet(shape, blocks, embedding_dim=config.embedding_dim)
+
+
+def encode(net: ConvNet, images: Images, device: torch.device, layer: str = "top") -> F32:
+    """Return a layer's output for all images, in evaluation mode; unit rows, except for a low-dimensional top."""
+    height, width, _ = images.shape
+    chunk = 2 ** max(3, 19 - math.ceil(math.log2(height * width)))  # about as many pixels at a time for any size
+    pixels = PixelTensor(images, device)
+    net.eval()
+    with torch.inference_mode():
+        parts = [net.layer(pixels.floats(idx), layer).float().cpu().numpy() for idx in pixels.chunks(chunk)]
+    net.train()
+    features: F32 = np.concatenate(parts)
+    is_free = layer == "top" and net.is_embedding
+    return features if is_free else unit_rows(features)
+
+
+# --- training ------------------------------------------------------------------------------------------------------
+
+
+_COUNTERS = ("step", "period", "epoch", "iteration")
+
+
+@dataclass(eq=False)
+class _Run:
+    """Everything that changes while training; all of it is in the resume state."""
+
+    images: Images
+    config: JULEConfig
+    device: torch.device
+    net: ConvNet
+    optimizer: torch.optim.SGD
+    shuffling: torch.Generator
+    sampling: torch.Generator
+    labels: I64 = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    counts: tuple[int, ...] = ()
+    """Clusters to reach, period by period."""
+    step: int = 0
+    period: int = 0
+    epoch: int = 0
+    """Epochs done in this period."""
+    iteration: int = 0
+    """Optimiser steps done, over all periods."""
+
+    @classmethod
+    def new(cls, images: Images, config: JULEConfig, device: torch.device, seed: int) -> _Run:
+        with seeded_init(seed):
+            net = build_network(images.shape, config).to(device)
+        optimizer = torch.optim.SGD(
+            net.parameters(), lr=config.lr, momentum=config.momentum, weight_decay=config.weight_decay
+        )
+        shuffling, sampling = torch_generator(seed, "batches"), torch_generator(seed, "negatives")
+        return cls(images, config, device, net, optimizer, shuffling, sampling)
+
+    @classmethod
+    def resumed(cls, images: Images, config: JULEConfig, device: torch.device, state: State) -> _Run:
+        run = cls.new(images, config, device, seed=0)
+        unpack_module("net", run.net, state.arrays)
+        unpack_optimizer("optimizer", run.optimizer, state.arrays)
+        unpack_generator(run.shuffling, state.arrays["shuffling"])
+        unpack_generator(run.sampling, state.arrays["sampling"])
+        run.labels = state.arrays["labels"].copy()
+        run.counts = tuple(state.arrays["counts"].tolist())
+        for name in _COUNTERS:
+            setattr(run, name, int(state.meta[name]))
+        return run
+
+    def state(self) -> State:
+        arrays = {
+            **pack_module("net", self.net),
+            **pack_optimizer("optimizer", self.optimizer),
+            "shuffling": pack_generator(self.shuffling),
+            "sampling": pack_generator(self.sampling),
+            "labels": self.labels.copy(),
+            "counts": np.array(self.counts, dtype=np.int64),
+        }
+        return State(arrays, {name: getattr(self, name) for name in _COUNTERS})
+
+    @property
+    def n_epochs(self) -> int:
+        return self.config.epochs if self.config.control == "none" else 0
+
+    def snapshot(self, phase: str, event: Mapping[str, Any], **rest: Any) -> Snapshot:
+        self.step += 1
+        total = 1 + len(self.counts) * (self.n_epochs + 1)
+        return Snapshot(
+            self.step, total, self.labels, {"phase": phase, "period": self.period, **event}, self.state, **rest
+        )
+
+
+def train(
+    images: Images, config: JULEConfig, *, device: torch.device, seed: int, resume: State | None = None
+) -> Iterator[Snapshot]:
+    """Yield a snapshot for the start, each epoch and each merge round; RC labels come with the last one."""
+    # The controls and the low-dimensional embedding never cluster what the network makes of the images.
+    is_by_pixels = config.control == "raw" or config.embedding_dim > 0
+    is_new = resume is None
+    run = _Run.new(images, config, device, seed) if resume is None else _Run.resumed(images, config, device, resume)
+    if is_new or is_by_pixels:
+        view = _look(pixel_features(images), config, device)
+    if is_new:
+        run.labels, notes = first_clusters(view.features, view.neighbours, config, seed)
+        run.counts = plan_periods(int(run.labels.max()) + 1, config.n_clusters, config.eta)
+        yield run.snapshot("start", {}, warnings=notes, history=_stage(view, run.labels))
+    while True:
+        while run.epoch < run.n_epochs:
+            stats = _train_epoch(run)
+            run.epoch += 1
+            yield run.snapshot("train", stats.event())
+        if not is_by_pixels:
+            view = _look(encode(run.net, images, device), config, device)
+        is_last = run.period == len(run.counts) - 1
+        merged = merge(view.features, view.neighbours, run.labels, run.counts[run.period], config, is_last=is_last)
+        run.labels, run.period, run.epoch = merged.labels, run.period + 1, 0
+        if is_last:
+            break
+        history = _stage(view, run.labels)
+        yield run.snapshot("merge", {"isolated": merged.n_isolated}, warnings=merged.warnings, history=history)
+    yield _finish(run, view, merged)
+
+
+def _train_epoch(run: _Run) -> EpochStats:
+    config, net = run.config, run.net
+    pixels, labels_N = PixelTensor(run.images, run.device), torch.from_numpy(run.labels)
+
+    def step(batch_B: Tensor) -> Tensor | None:
+        triplets = mine_triplets(labels_N[batch_B], config.n_neg, run.sampling)
+        if triplets is None:
+            return None
+        run.optimizer.param_groups[0]["lr"] = learning_rate(run.iteration, config)
+        run.iteration += 1
+        features_BD = net(pixels.floats(batch_B))
+        if not net.is_embedding:
+            features_BD = F.normalize(features_BD, eps=1e-8)
+        return triplet_loss(features_BD, triplets.to(run.device), config.gamma, config.margin)
+
+    batches = shuffled_batches(len(labels_N), config.batch_size, run.shuffling)
+    what = f"period {run.period + 1} of {len(run.counts)}, epoch {run.epoch + 1} of {run.n_epochs}"
+    return run_epoch(step, batches, run.optimizer, what=what, total=len(labels_N))
+
+
+@dataclass(frozen=True, eq=False)
+class _View:
+    """The images as clustering sees them at one stage."""
+
+    features: F32
+    neighbours: Neighbours
+
+
+def _look(features: F32, config: JULEConfig, device: torch.device) -> _View:
+    return _View(features, nearest_neighbours(features, config.K_s, device=device))
+
+
+def _stage(view: _View, labels: I64) -> Arrays:
+    """Keep what the figures of the stages need: labels, three principal components, who is near whom (a sample)."""
+    features = view.features
+    with np.errstate(invalid="ignore", divide="ignore"):  # all images alike: no variance to share out
+        pca = PCA(min(3, *features.shape), svd_solver="randomized", random_state=0).fit_transform(features)
+    rows = np.unique(np.linspace(0, len(features) - 1, min(_PURITY_ROWS, len(features))).astype(np.int64))
+    near = nearest_neighbours(features, _PURITY_NEIGHBOURS + 1, queries=features[rows]).idx
+    self_last = np.argsort(near == rows[:, None], axis=1, kind="stable")[:, :_PURITY_NEIGHBOURS]
+    return {
+        "labels": labels.astype(np.int32),
+        "pca3": pca.astype(np.float32),
+        "purity_rows": rows.astype(np.int32),
+        "purity_neighbours": np.take_along_axis(near, self_last[:, : len(features) - 1], axis=1).astype(np.int32),
+    }
+
+
+def _finish(run: _Run, view: _View, merged: Agglomeration) -> Snapshot:
+    """Re-run the clustering on the final features (RC) and pack the result; the last merge gave SF."""
+    config, device = run.config, run.device
+    labels_sf, start = run.labels, nearest_neighbour_components(view.neighbours)
+    again = merge(view.features, view.neighbours, start, config.n_clusters, config, is_last=True)
+    run.labels = again.labels
+    history = {**_stage(view, again.labels), "labels_sf": labels_sf.astype(np.int32)}
+    if config.embedding_dim:
+        view = _look(encode(run.net, run.images, device), config, device)
+    votes = vote_state(
+        view.features, again.labels, config.n_clusters, config.K_s, global_scale(view.neighbours, config.a)
+    )
+    model = State({**votes.arrays, **pack_module("net", run.net)}, {**votes.meta, "shape": list(run.images.shape)})
+    soft = VoteModel(model, device).assign(view.features)
+    extras: Arrays = {
+        "labels_sf": labels_sf,
+        "merges": again.merges,
+        "merge_affinity": again.affinity,
+        "merge_sizes": again.sizes,
+    }
+    result = Clustering(again.labels, soft, view.features, model, extras)
+    event = {"isolated": again.n_isolated, "absorbed": again.n_absorbed, "absorbed_sf": merged.n_absorbed}
+    return run.snapshot("recluster", event, warnings=again.warnings, history=history, result=result)
+
+
+class JULEModel:
+    """The trained network; new images get the affinity-weighted vote of their K_s nearest training images."""
+
+    def __init__(self, config: JULEConfig, state: State, device: torch.device) -> None:
+        height, width, channels = (int(side) for side in state.meta["shape"])
+        self.shape, self.device, self.is_raw = (height, width, channels), device, config.control == "raw"
+        with seeded_init(0):
+            self.net = build_network(self.shape, config).to(device)
+        unpack_module("net", self.net, state.arrays)
+        self.votes = VoteModel(state, device)
+
+    def apply(self, images: Images, layer: str = "top") -> Assignment:
+        """Return the features of a layer (`top`, `top-1`, `top-2`); the vote is always by `top`."""
+        if images.shape != self.shape:
+            raise InvalidInput(
+                f"the images have shape {images.shape}. This model was trained on {self.shape} (height, width, "
+                "channels). Bring them to that size with selfsort.data.conform."
+            )
+        top = pixel_features(images) if self.is_raw else encode(self.net, images, self.device)
+        features = top if layer == "top" else encode(self.net, images, self.device, layer)
+        return Assignment(features, self.votes.assign(top))
+
+
+def restore(config: JULEConfig, state: State, *, device: torch.device) -> JULEModel:
+    """Rebuild a fitted model."""
+    return JULEModel(config, state, device)
+
+
+METHOD = Method(
+    name="jule",
+    summary="joint learning of features and clusters: merge, train on the clusters, merge again",
+    source="Yang, Parikh, Batra: Joint Unsupervised Learning of Deep Representations and Image Clusters, CVPR 2016",
+    config=JULEConfig,
+    train=train,
+    restore=restore,
+    is_inductive=False,
+)

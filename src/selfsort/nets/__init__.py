@@ -1,0 +1,1 @@
+"""Networks: torch modules that know nothing of clustering."""
