@@ -9,8 +9,10 @@ from typing import Any, Literal, Self, cast
 
 import numpy as np
 import numpy.typing as npt
+from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.exceptions import NotFittedError
+from sklearn.utils import TransformerTags
 
 from selfsort.api import DEFAULT_METHOD, apply_in_chunks, find_method, load_model, make_config
 from selfsort.data import Dataset, ImageSpec, as_dataset, conform, from_array, range_of, read_source
@@ -74,6 +76,7 @@ class ImageClusterer(ClusterMixin, BaseEstimator):  # type: ignore[misc]
 
     def fit(self, X: ImagesLike, y: object = None) -> Self:
         """Cluster images. `y` is ignored: no label reaches a method."""
+        _refuse_sparse(X)
         n_clusters = _whole_number("n_clusters", self.n_clusters, at_least=2)
         seed = _whole_number("seed", self.seed, at_least=0)
         method, device = find_method(self.method), choose_device(self.device)
@@ -107,6 +110,10 @@ class ImageClusterer(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         """Return features (N, D)."""
         return self._apply(X).features
 
+    def fit_transform(self, X: ImagesLike, y: object = None) -> F32:
+        """Cluster images and return their features."""
+        return self.fit(X).features_
+
     def save(self, path: str | Path) -> None:
         """Write a run folder that `load` and every command of selfsort can read."""
         self._check_fitted()
@@ -126,6 +133,7 @@ class ImageClusterer(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         tags = super().__sklearn_tags__()
         tags.input_tags.two_d_array = self.image_shape is not None
         tags.input_tags.three_d_array = True
+        tags.transformer_tags = TransformerTags(preserves_dtype=["float32"])
         return tags
 
     # --- inside ----------------------------------------------------------------------------------------
@@ -150,15 +158,11 @@ class ImageClusterer(ClusterMixin, BaseEstimator):  # type: ignore[misc]
 
     def _apply(self, X: ImagesLike) -> Assignment:
         self._check_fitted()
-        if (
-            self.image_shape is not None
-            and isinstance(X, np.ndarray)
-            and X.ndim == 2
-            and len(X[0]) != self.n_features_in_
-        ):
+        _refuse_sparse(X)
+        if isinstance(X, np.ndarray) and X.ndim == 2 and X.shape[1] != self.n_features_in_:
             raise InvalidInput(
-                f"X has {X.shape[1]} features, but ImageClusterer is expecting {self.n_features_in_} features as input. "
-                "Give rows of the same length as in fit."
+                f"X has {X.shape[1]} features, but ImageClusterer is expecting {self.n_features_in_} features as "
+                "input. Give rows of the same length as in fit."
             )
         return apply_in_chunks(self._model, conform(self._read(X, self._spec).images, self._spec))
 
@@ -197,6 +201,11 @@ def load(path: str | Path, device: str = "auto") -> ImageClusterer:
     model._fitted = None
     model._model = load_model(folder, choose_device(device))
     return model
+
+
+def _refuse_sparse(X: object) -> None:
+    if issparse(X):
+        raise InvalidInput("sparse input is not supported. Expected a dense array of images. Call X.toarray().")
 
 
 def _is_source(X: Any) -> bool:

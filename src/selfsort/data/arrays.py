@@ -60,6 +60,7 @@ def from_array(
 def range_of(array: npt.ArrayLike) -> Range:
     """Return the smallest and largest value, which "auto" maps to black and white; uint8 and bool stay 0..1."""
     values = np.asarray(array)
+    check_dtype(values.dtype)
     if values.dtype in (np.uint8, np.bool_) or not values.size:
         return UNIT
     _require_finite(values)
