@@ -57,7 +57,7 @@ ALLOWED: dict[str, set[str]] = {
     "explore": GROUND | {"metrics", "run", "export", "report"},
     # The command line.
     "bars": {"progress"},
-    "demo": GROUND | {"data"},
+    "demo": GROUND | {"data", "run"},  # for writing files whole
     "cli": LEARNING
     | {"run", "export", "report", "explore", "recipes", "api", "fitting", "session", "estimator", "bars", "demo"},
     "__main__": {"cli"},

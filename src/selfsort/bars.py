@@ -38,6 +38,9 @@ class RichListener:
             TimeRemainingColumn(),
             console=Console(stderr=True),
             transient=True,
+            # Results go to standard output, which may be a file while the bars are on a terminal: rich must not
+            # take them along to standard error.
+            redirect_stdout=False,
         )
 
     def __enter__(self) -> RichListener:

@@ -6,7 +6,9 @@ Exit codes: 0 done, 2 wrong use or input, 3 interrupted but resumable, 1 a fault
 
 from __future__ import annotations
 
+import io
 import json
+import shlex
 import signal
 import sys
 import traceback
@@ -20,6 +22,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+from typer.core import TyperGroup
 
 from selfsort.errors import Interrupted, InvalidInput, SelfsortError
 
@@ -27,10 +30,21 @@ if TYPE_CHECKING:
     from selfsort.fitting import Outcome
     from selfsort.session import Session
 
+
+class _Commands(TyperGroup):
+    """Turns Ctrl-C into our own error before typer turns it into an exit code of its own."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise Interrupted("interrupted; nothing is lost. Run the same command again to do all of it.") from None
+
+
 app = typer.Typer(
     name="selfsort",
+    cls=_Commands,
     help="Sorts unlabelled images into clusters by learning the representation and the clusters together.",
-    no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
@@ -66,7 +80,7 @@ def _options(
     debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
     version: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False,
 ) -> None:
-    # --debug is read by `main`, which is outside of typer's reach.
+    # --debug is read by `main`, which is outside of typer's reach, and may stand anywhere.
     if version:
         from selfsort import __version__
 
@@ -76,6 +90,7 @@ def _options(
 
 @app.command()
 def fit(
+    context: typer.Context,
     source: Annotated[
         str | None,
         typer.Argument(help="Folder, list file, npz, npy, idx, CIFAR or STL-10 binary.", show_default=False),
@@ -112,6 +127,7 @@ def fit(
 
     with _progress_bars():
         if resume is not None:
+            _refuse_changes(context)
             session = sessions.resume(resume, source=source, device=None if device == "auto" else device)
         else:
             if source is None:
@@ -141,6 +157,18 @@ def fit(
         _fit_and_tell(session, max_minutes, json_)
 
 
+def _refuse_changes(context: typer.Context) -> None:
+    """A resumed run keeps its settings; options that would change them must not be ignored in silence."""
+    harmless = {"source", "resume", "device", "max_minutes", "json_"}
+    for parameter in context.command.params:
+        given = context.get_parameter_source(str(parameter.name))
+        if parameter.name not in harmless and given is not None and given.name == "COMMANDLINE":
+            raise InvalidInput(
+                f"{parameter.opts[0]} cannot be given with --resume. A resumed run keeps the settings it was started "
+                "with. Leave it out, or start a new run."
+            )
+
+
 def _fit_and_tell(session: Session, max_minutes: float | None, as_json: bool) -> None:
     from selfsort.session import summary
 
@@ -156,7 +184,8 @@ def _fit_and_tell(session: Session, max_minutes: float | None, as_json: bool) ->
         outcome = session.fit.run()
     except (KeyboardInterrupt, Interrupted) as stop:
         reason = str(stop) or "interrupted."
-        raise Interrupted(f"{reason} Continue with: selfsort fit --resume {session.folder.path}") from None
+        path = shlex.quote(str(session.folder.path))
+        raise Interrupted(f"{reason} Continue with: selfsort fit --resume {path}") from None
     if as_json:
         _print_json(summary(session, outcome))
     else:
@@ -192,11 +221,13 @@ def predict(
 
     folder = RunFolder.open(run)
     folder.label_table()
+    target = out or Path("labels.csv")
+    if target.resolve().parent == run.resolve():
+        raise InvalidInput(f"{target} would replace a file of the run itself. Expected another place. Choose --out.")
     model = load_model(folder, choose_device(device))
     with _progress_bars():
         dataset = read_like(folder, source, max_bad=max_bad)
         assignment = apply_in_chunks(model, dataset.images)
-    target = out or Path("labels.csv")
     table = label_csv(dataset.names, assignment.labels, assignment.soft.max(axis=1))
     write_whole(target, lambda file: file.write(table))
     skipped = dataset.ingest.get("skipped", [])
@@ -219,7 +250,7 @@ def score(run: RunArgument, labels: LabelsOption = None, json_: JsonOption = Fal
     folder = RunFolder.open(run)
     table = folder.label_table()
     truth = folder.truth() if labels is None else read_labels(labels, table.names)
-    sizes = size_report(table.labels, int(folder.config["settings"]["n_clusters"]))
+    sizes = size_report(table.labels, folder.n_clusters)
     metrics = None if truth is None else scores(table.labels, truth)
     if json_:
         _print_json({"run": str(run), "sizes": sizes.to_json(), **({} if metrics is None else {"metrics": metrics})})
@@ -239,7 +270,9 @@ def report(
     """Write one self-contained HTML page."""
     from selfsort.report.build import write_report
 
-    _say(f"report: {write_report(runs, out)}")
+    with _progress_bars():
+        page = write_report(runs, out)
+    _say(f"report: {page}")
 
 
 @app.command()
@@ -300,23 +333,29 @@ def methods(
 @app.command()
 def demo(out: OutOption = None) -> None:
     """Cluster the digits that ship with scikit-learn and write a report."""
-    from selfsort.demo import digits_file
+    from selfsort.demo import write_digits
     from selfsort.report.build import write_report
     from selfsort.session import Reading, Request, start
 
-    with digits_file() as path, _progress_bars():
-        session = start(Request(reading=Reading(path=str(path)), clusters=10), out)
+    images = write_digits(Path("selfsort-runs") if out is None else out.parent)
+    with _progress_bars():
+        session = start(Request(reading=Reading(path=str(images)), clusters=10), out)
         _fit_and_tell(session, None, as_json=False)
-    _say(f"report: {write_report([session.folder.path], None)}")
+        page = write_report([session.folder.path], None)
+    _say(f"images: {images}")
+    _say(f"report: {page}")
 
 
 def main() -> None:
     """Run the command line; every expected error ends in one message and its exit code."""
-    is_debug = "--debug" in sys.argv[1:]
+    arguments = [word for word in sys.argv[1:] if word != "--debug"]
+    is_debug = len(arguments) < len(sys.argv[1:])
     # A polite kill is treated like Ctrl-C: the run folder stays resumable.
     signal.signal(signal.SIGTERM, _interrupt)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a name the terminal cannot show is no reason to fail
     try:
-        app(standalone_mode=False)
+        app(arguments or ["--help"], standalone_mode=False)
     except SelfsortError as error:
         _fail(str(error), error.exit_code, is_debug)
     except KeyboardInterrupt:
@@ -326,7 +365,7 @@ def main() -> None:
         sys.exit(1)
     except Exception as error:
         if hasattr(error, "exit_code") and hasattr(error, "format_message"):  # typer's own usage errors
-            _fail(error.format_message(), 2, is_debug)
+            _fail(f"{error.format_message().rstrip('.')}. See: {_help_command(error)}", 2, is_debug)
         _fail(
             f"selfsort failed unexpectedly ({type(error).__name__}: {error}). This is a fault of ours. "
             "Run again with `selfsort --debug ...` and report what it prints.",
@@ -342,16 +381,30 @@ def _interrupt(signum: int, frame: Any) -> None:
 def _fail(message: str, exit_code: int, is_debug: bool) -> None:
     if is_debug:
         traceback.print_exc()
-    print(f"selfsort: {message}", file=sys.stderr)
+    _say_aside(f"selfsort: {message}")
     sys.exit(exit_code)
 
 
+def _help_command(error: Exception) -> str:
+    context = getattr(error, "ctx", None)
+    return f"{getattr(context, 'command_path', 'selfsort')} --help"
+
+
 def _say(text: str) -> None:
-    print(text)
+    print(_one_line(text))
 
 
 def _say_aside(text: str) -> None:
-    print(text, file=sys.stderr)
+    print(_one_line(text), file=sys.stderr)
+
+
+def _one_line(text: str) -> str:
+    r"""Spell out what a terminal would obey or could not show: line breaks and escapes in names of files.
+
+    >>> _one_line("a\nb\x1b[31m\udce9")
+    'a\\nb\\x1b[31m\\udce9'
+    """
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def _print_json(value: dict[str, Any]) -> None:

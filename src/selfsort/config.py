@@ -7,9 +7,10 @@ config.json all read it from there.
 from __future__ import annotations
 
 import difflib
+import math
 import types
 from collections.abc import Iterable, Mapping
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, Field, dataclass, field, fields
 from typing import Any, Literal, Self, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from selfsort.errors import InvalidInput, invalid
@@ -32,7 +33,7 @@ class Config:
     def __post_init__(self) -> None:
         hints = get_type_hints(type(self))
         for name, value in self.to_json().items():
-            if not _fits(getattr(self, name), hints[name]):
+            if not fits(getattr(self, name), hints[name]):
                 raise invalid(name, f"be {_spell(hints[name])}", repr(value), f"Change {name}.")
         self.require("n_clusters", self.n_clusters >= 2, "be at least 2", "Ask for two clusters or more.")
 
@@ -43,8 +44,7 @@ class Config:
 
     def to_json(self) -> dict[str, Any]:
         """Return the settings as JSON types."""
-        values = {f.name: getattr(self, f.name) for f in fields(self)}
-        return {name: list(v) if isinstance(v, tuple) else v for name, v in values.items()}
+        return {f.name: _to_lists(getattr(self, f.name)) for f in fields(self)}
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
@@ -53,8 +53,10 @@ class Config:
         for name in values:
             if name not in hints:
                 raise _unknown(cls, name)
-        ready = {name: tuple(v) if isinstance(v, list) else v for name, v in values.items()}
-        return cls(**{name: _widen(v, hints[name]) for name, v in ready.items()})
+        missing = [f.name for f in fields(cls) if f.default is MISSING and f.name not in values]
+        if missing:
+            raise invalid("the settings", f"hold {missing[0]}", "none", f"Give {missing[0]}.")
+        return cls(**{name: _from_lists(value, hints[name]) for name, value in values.items()})
 
 
 def parse_settings(config: type[Config], pairs: Iterable[str]) -> dict[str, Any]:
@@ -71,7 +73,11 @@ def parse_settings(config: type[Config], pairs: Iterable[str]) -> dict[str, Any]
             raise invalid("--set", "have the form key=value", repr(pair), "Write for example --set epochs=20.")
         if name not in hints:
             raise _unknown(config, name)
-        values[name] = _parse(name, text, hints[name])
+        value = _parse(text, hints[name])
+        if value is _NO_SUCH_VALUE:
+            remedy = next(f"Its default is {_show(f)}." for f in fields(config) if f.name == name)
+            raise invalid(name, f"be {_spell(hints[name])}", repr(text), remedy)
+        values[name] = value
     return values
 
 
@@ -93,12 +99,22 @@ def describe(config: type[Config]) -> list[SettingInfo]:
         SettingInfo(
             name=f.name,
             type=_spell(hints[f.name]),
-            default="required" if f.default is MISSING else str(f.default),
+            default=_show(f),
             doc=f.metadata["doc"],
             source=f.metadata["source"],
         )
         for f in fields(config)
     ]
+
+
+def _show(declared: Field[Any]) -> str:
+    """Write a default the way `--set` reads it."""
+    value = declared.default
+    if value is MISSING:
+        return "required"
+    if isinstance(value, tuple):
+        return ",".join(map(str, value))
+    return str(value).lower() if value is None or isinstance(value, bool) else str(value)
 
 
 def _unknown(config: type[Config], name: str) -> InvalidInput:
@@ -114,69 +130,105 @@ def _choices(hint: Any) -> tuple[Any, ...]:
     return get_args(hint) if is_union else (hint,)
 
 
-def _fits(value: Any, hint: Any) -> bool:
+def fits(value: Any, hint: Any) -> bool:
+    """Tell whether a value is of the type a setting declares; numbers must be finite, true and false are none."""
     for choice in _choices(hint):
         origin = get_origin(choice)
         if origin is Literal:
-            if value in get_args(choice):
-                return True
+            is_right = any(value == option and type(value) is type(option) for option in get_args(choice))
         elif origin is tuple:
-            if isinstance(value, tuple) and all(_fits(v, get_args(choice)[0]) for v in value):
-                return True
+            items = _item_hints(choice, len(value)) if isinstance(value, tuple) else None
+            is_right = items is not None and all(map(fits, value, items))
         elif choice is float:
-            if isinstance(value, int | float) and not isinstance(value, bool):
-                return True
+            is_right = isinstance(value, int | float) and _is_number(value)
         elif choice is int:
-            if isinstance(value, int) and not isinstance(value, bool):
-                return True
-        elif isinstance(value, choice):
+            is_right = isinstance(value, int) and _is_number(value)
+        else:
+            is_right = isinstance(value, choice)
+        if is_right:
             return True
     return False
 
 
-def _widen(value: Any, hint: Any) -> Any:
-    """JSON writes 1.0 as 1 in some tools; give a float field its float back."""
-    if isinstance(value, int) and not isinstance(value, bool) and _choices(hint) == (float,):
+def _is_number(value: float) -> bool:
+    """Refuse NaN, infinity, truth values, and whole numbers that no array could hold."""
+    if isinstance(value, bool):
+        return False
+    return abs(value) < 2**63 if isinstance(value, int) else math.isfinite(value)
+
+
+def _item_hints(hint: Any, length: int) -> list[Any] | None:
+    """Return the type of each item of a tuple of this length, or None if it may not have that length.
+
+    >>> _item_hints(tuple[int, ...], 2), _item_hints(tuple[int, str], 3)
+    ([<class 'int'>, <class 'int'>], None)
+    """
+    items = list(get_args(hint))
+    if items[-1] is Ellipsis:
+        return items[:1] * length
+    return items if len(items) == length else None
+
+
+def _to_lists(value: Any) -> Any:
+    return [_to_lists(item) for item in value] if isinstance(value, tuple) else value
+
+
+def _from_lists(value: Any, hint: Any) -> Any:
+    """JSON knows no tuples, and some tools write 1.0 as 1; give a field back what it declares."""
+    choices = _choices(hint)
+    if isinstance(value, list | tuple):
+        declared = next((choice for choice in choices if get_origin(choice) is tuple), None)
+        items = None if declared is None else _item_hints(declared, len(value))
+        return tuple(value) if items is None else tuple(map(_from_lists, value, items))
+    if isinstance(value, int) and _is_number(value) and float in choices and int not in choices:
         return float(value)
     return value
 
 
-def _parse(name: str, text: str, hint: Any) -> Any:
-    for choice in _choices(hint):
-        parsed = _parse_one(text, choice)
-        if parsed is not None or (choice is type(None) and text.lower() == "none"):
-            return parsed
-    raise invalid(name, f"be {_spell(hint)}", repr(text), f"Write for example --set {name}=VALUE with such a value.")
+_NO_SUCH_VALUE = object()
+
+
+def _parse(text: str, hint: Any) -> Any:
+    choices = _choices(hint)
+    if type(None) in choices and text.lower() == "none":
+        return None
+    parsed = (_parse_one(text, choice) for choice in choices)
+    return next((value for value in parsed if value is not None), _NO_SUCH_VALUE)
 
 
 def _parse_one(text: str, choice: Any) -> Any:
+    """Return the value a text stands for, or None if it stands for no such value."""
     origin = get_origin(choice)
     if origin is Literal:
         return next((option for option in get_args(choice) if str(option) == text), None)
     if origin is tuple:
-        items = [_parse_one(part, get_args(choice)[0]) for part in text.split(",") if part]
-        return None if any(item is None for item in items) else tuple(items)
+        parts = [part.strip() for part in text.split(",") if part.strip()]
+        items = _item_hints(choice, len(parts))
+        parsed = None if items is None else tuple(map(_parse_one, parts, items))
+        return None if parsed is None or None in parsed else parsed
     if choice is bool:
         return {"true": True, "false": False, "on": True, "off": False, "1": True, "0": False}.get(text.lower())
     if choice is str:
         return text
     if choice in (int, float):
         try:
-            return choice(text)
+            number = choice(text)
         except ValueError:
             return None
+        return number if _is_number(number) else None
     return None
 
 
 def _spell(hint: Any) -> str:
-    names = {int: "a whole number", float: "a number", bool: "true or false", str: "a text", type(None): "none"}
+    names = {int: "a whole number", float: "a finite number", bool: "true or false", str: "a text", type(None): "none"}
     parts = []
     for choice in _choices(hint):
         origin = get_origin(choice)
         if origin is Literal:
             parts.append(" or ".join(str(option) for option in get_args(choice)))
         elif origin is tuple:
-            parts.append("a comma-separated list")
+            items = ["..." if item is Ellipsis else _spell(item) for item in get_args(choice)]
+            parts.append(f"a comma-separated list ({', '.join(items)})")
         else:
             parts.append(names.get(choice, str(choice)))
     return " or ".join(parts)

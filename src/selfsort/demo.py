@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 
+from selfsort.run import write_whole
 
-@contextmanager
-def digits_file() -> Iterator[Path]:
-    """Write the 1,797 handwritten digits (8x8) with their labels to a temporary npz."""
-    from sklearn.datasets import load_digits
 
-    digits = load_digits()
-    pixels = np.rint(digits.images * (255 / 16)).astype(np.uint8)
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "digits.npz"
-        np.savez_compressed(path, images=pixels, labels=digits.target)
-        yield path
+def write_digits(folder: Path) -> Path:
+    """Write the 1,797 handwritten digits (8x8) with their labels to an npz in a folder, unless it is there.
+
+    The file stays, so that the run can be resumed, predicted on and exported like any other.
+    """
+    path = folder / "scikit-learn-digits.npz"
+    if not path.exists():
+        from sklearn.datasets import load_digits
+
+        digits = load_digits()
+        pixels = np.rint(digits.images * (255 / 16)).astype(np.uint8)
+        write_whole(path, lambda file: np.savez_compressed(file, images=pixels, labels=digits.target))
+    return path

@@ -7,6 +7,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from PIL import Image
@@ -21,6 +22,8 @@ from selfsort.types import U8
 
 def export_csv(folder: RunFolder, out: Path) -> Path:
     """Write name, cluster, confidence."""
+    if out.resolve().parent == folder.path.resolve():
+        raise InvalidInput(f"{out} would lie among the files of the run. Expected another place. Choose another --out.")
     table = folder.label_table()
     text = label_csv(table.names, table.labels, table.confidence)
     write_whole(out, lambda file: file.write(text))
@@ -36,11 +39,15 @@ def export_folders(folder: RunFolder, out: Path, *, link: bool = False) -> Path:
     table = folder.label_table()
     if out.exists():
         raise InvalidInput(f"the output {out} exists already. Expected a new folder. Choose another --out.")
-    dataset = Reading.from_json(folder.config["source"]).read(min_images=1)
-    if dataset.names != table.names:
+    # The labels for scoring may be gone by now, and nothing here needs them.
+    reading = replace(Reading.from_json(folder.field("source", dict)), labels=None, labels_from_folders=False)
+    dataset = reading.read(min_images=1)
+    # Files are known by their names; rows of an array have only their pixels to be known by.
+    is_other = dataset.paths is None and dataset.fingerprint != folder.field("fingerprint", str)
+    if dataset.names != table.names or is_other:
         raise InvalidInput(
-            f"the images in {folder.config['source']['path']} are not those of the run {folder.path}. "
-            "Expected the same files. Restore the source, or use --to csv."
+            f"the images in {reading.path} are not those of the run {folder.path}. "
+            "Expected the same images. Restore the source, or use --to csv."
         )
     if link and dataset.paths is None:
         raise InvalidInput("--link needs images that are files, and this run's came from an array. Leave --link out.")
@@ -62,12 +69,12 @@ def _fill(tree: Path, table: LabelTable, dataset: Dataset, place: Callable[[Path
     width = max(2, len(str(int(table.labels.max()))))
     rows = enumerate(zip(table.names, table.labels, strict=True))
     for row, (name, label) in track(rows, "exporting", len(table.names)):
-        target = tree / f"cluster-{int(label):0{width}d}" / safe_name(name)
-        target.parent.mkdir(parents=True, exist_ok=True)
+        cluster = tree / f"cluster-{int(label):0{width}d}"
+        cluster.mkdir(parents=True, exist_ok=True)
         if dataset.paths is None:
-            _save_png(dataset.images.pixels[row], free_path(target.with_name(target.name + ".png")))
+            _save_png(dataset.images.pixels[row], free_path(cluster / f"{safe_name(name)}.png"))
         else:
-            place(dataset.paths[row], free_path(target))
+            place(dataset.paths[row], free_path(cluster / safe_name(dataset.paths[row].name)))
 
 
 def safe_name(name: str) -> str:

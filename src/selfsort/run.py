@@ -10,25 +10,29 @@
     resume/          what is needed to go on
 
 A folder from a stranger can be opened safely: every read checks form and size and ends in an
-`InvalidInput`, never in executed code.
+`InvalidInput`, never in executed code; links are refused, so nothing outside the folder is read or written.
 """
 
 from __future__ import annotations
 
 import csv
+import errno
 import io
 import json
 import os
 import re
+import secrets
 import shutil
-import tempfile
-from collections.abc import Callable, Sequence
+import warnings
+import zipfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 import numpy as np
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 from safetensors.numpy import save as to_safetensors
 
 from selfsort.errors import CannotWrite, InvalidInput, MissingData
@@ -37,7 +41,18 @@ from selfsort.types import F32, I64, U8, Arrays, Clustering, Json, State
 FORMAT = 1
 """Raised when a reader of today could misread a folder of yesterday; older formats stay readable."""
 
-_JSON_LIMIT = 256 * 2**20
+_TEXT_LIMIT = 256 * 2**20
+_THUMBNAILS_LIMIT = 4 * 2**30
+_EVENT_FORM: dict[str, type | tuple[type, ...]] = {
+    "step": int,
+    "total": int,
+    "elapsed": (int, float),
+    "seconds": (int, float),
+    "warnings": list,
+    "collapse": list,
+}
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,56 +75,102 @@ class Thumbnails:
 
 
 class RunFolder:
-    """One run on disk. `create` starts a new one, `open` reads any."""
+    """One run on disk. `creating` and `create` start a new one, `open` reads any."""
 
     def __init__(self, path: Path, config: Json) -> None:
         self.path = path
         self.config = config
 
     @classmethod
-    def create(cls, path: str | Path, config: Json) -> RunFolder:
-        """Make a new run folder; an existing non-empty folder is refused, never overwritten."""
+    @contextmanager
+    def creating(cls, path: str | Path, config: Json) -> Iterator[RunFolder]:
+        """Make a new run folder whose first files are written by the block; config.json comes after them.
+
+        So whatever has a config.json is complete enough to be resumed. A failure takes the folder away again.
+        An existing non-empty folder is refused, never overwritten.
+        """
         path = Path(path)
         cls.refuse_occupied(path)
+        was_there = path.is_dir()
         try:
-            path.mkdir(parents=True, exist_ok=True)
+            path.mkdir(parents=True, exist_ok=was_there)
         except OSError as error:
             raise _cannot_write(path, error) from error
         run = cls(path, {"format": FORMAT, **config})
-        run.write_json("config.json", run.config)
+        try:
+            yield run
+            run.write_json("config.json", run.config)
+        except BaseException:
+            shutil.rmtree(path, ignore_errors=True)
+            if was_there:
+                path.mkdir(exist_ok=True)
+            raise
+
+    @classmethod
+    def create(cls, path: str | Path, config: Json) -> RunFolder:
+        """Make a new run folder that holds config.json and nothing else yet."""
+        with cls.creating(path, config) as run:
+            pass
         return run
 
     @staticmethod
     def refuse_occupied(path: Path) -> None:
         """Raise unless the path is free or an empty folder."""
-        if path.is_dir() and any(path.iterdir()):
+        try:
+            is_folder, is_there = path.is_dir(), path.exists()
+            is_occupied = is_folder and any(path.iterdir())
+        except OSError as error:
+            raise _cannot_write(path, error) from error
+        if is_occupied:
             held = "a run already" if (path / "config.json").exists() else "files that are not a run"
             raise InvalidInput(
                 f"the output folder {path} holds {held}. It must be new or empty. "
                 "Choose another --out, or continue an unfinished run with --resume."
             )
-        if path.exists() and not path.is_dir():
+        if is_there and not is_folder:
             raise InvalidInput(f"the output {path} is a file. It must be a folder. Choose another --out.")
 
     @classmethod
     def open(cls, path: str | Path) -> RunFolder:
         """Open an existing run folder."""
         path = Path(path)
-        if not (path / "config.json").is_file():
+        try:
+            is_run = (path / "config.json").is_file()
+        except OSError:  # no permission to look, or a name too long to exist
+            is_run = False
+        if not is_run:
             raise MissingData(
                 f"{path} is not a run folder (it has no config.json). "
                 "Expected a folder written by selfsort fit. Check the path."
             )
-        config = cls(path, {}).read_json("config.json")
-        version = config.get("format")
-        if not isinstance(version, int) or not 1 <= version <= FORMAT:
+        _refuse_links(path)
+        run = cls(path, cls(path, {}).read_json("config.json"))
+        version = run.config.get("format")
+        if not _is(version, int) or not 1 <= run.config["format"] <= FORMAT:
             raise InvalidInput(
                 f"the run {path} has format {version!r}. This selfsort reads formats 1 to {FORMAT}. Update selfsort."
             )
         for key, kind in (("method", str), ("settings", dict), ("seed", int), ("image", dict)):
-            if not isinstance(config.get(key), kind):
-                raise _damaged(path / "config.json", f"{key!r} is missing or of the wrong type")
-        return cls(path, config)
+            run.field(key, kind)
+        if "features_from" in run.config and not (path / "features_from").is_dir():
+            raise _damaged(path / "features_from", "it is missing")
+        return run
+
+    def field(self, name: str, kind: type[T]) -> T:
+        """Return an entry of config.json, or say that the file was changed."""
+        value: Any = self.config.get(name)
+        if not _is(value, kind):
+            raise _damaged(self.path / "config.json", f"{name!r} is missing or of the wrong type")
+        found: T = value
+        return found
+
+    @property
+    def n_clusters(self) -> int:
+        """Clusters asked for."""
+        asked = self.field("settings", dict).get("n_clusters")
+        if not isinstance(asked, int) or isinstance(asked, bool) or asked < 2:
+            raise _damaged(self.path / "config.json", "'n_clusters' is not a whole number of at least 2")
+        return asked
 
     @property
     def is_finished(self) -> bool:
@@ -120,12 +181,15 @@ class RunFolder:
 
     def append_event(self, event: Json) -> None:
         """Add a line to events.jsonl."""
-        line = json.dumps(event, allow_nan=True) + "\n"
+        path, line = self.path / "events.jsonl", (json.dumps(event) + "\n").encode()
         try:
-            with (self.path / "events.jsonl").open("a", encoding="utf-8") as file:
-                file.write(line)
+            with path.open("ab", buffering=0) as file:
+                written = file.write(line)
+                if written != len(line):  # the disk became full in the middle of the line
+                    file.truncate(file.tell() - written)
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         except OSError as error:
-            raise _cannot_write(self.path / "events.jsonl", error) from error
+            raise _cannot_write(path, error) from error
 
     def events(self) -> list[Json]:
         """Return the event lines; a last line torn by a kill is left out."""
@@ -133,18 +197,19 @@ class RunFolder:
         if not path.is_file():
             return []
         events = []
-        for line in _read_text(path).splitlines():
+        for line in _read_text(path).split("\n"):
             try:
                 event = json.loads(line)
-            except json.JSONDecodeError:
+            except (ValueError, RecursionError):
                 continue
             if isinstance(event, dict):
+                _check_event(path, event)
                 events.append(event)
         return events
 
     def keep_events_until(self, step: int) -> None:
         """Forget events after a step: they belong to work that a resumed run will do again."""
-        kept = [event for event in self.events() if isinstance(event.get("step"), int) and event["step"] <= step]
+        kept = [event for event in self.events() if "step" in event and event["step"] <= step]
         text = "".join(json.dumps(event) + "\n" for event in kept)
         self._write("events.jsonl", lambda file: file.write(text.encode()))
 
@@ -158,9 +223,9 @@ class RunFolder:
             return None
         saved = self.read_state("resume/state.safetensors")
         step, meta = saved.meta.get("step"), saved.meta.get("state")
-        if not isinstance(step, int) or not isinstance(meta, dict):
+        if not _is(step, int) or not isinstance(meta, dict):
             raise _damaged(self.path / "resume/state.safetensors", "it lacks its step or its counters")
-        return step, State(saved.arrays, meta)
+        return int(saved.meta["step"]), State(saved.arrays, meta)
 
     def save_history(self, step: int, arrays: Arrays) -> None:
         """Keep arrays of one stage for figures."""
@@ -170,7 +235,7 @@ class RunFolder:
         """Return the kept stages by step."""
         stages = {}
         for path in sorted((self.path / "history").glob("step-*.safetensors")):
-            if match := re.fullmatch(r"step-(\d+)\.safetensors", path.name):
+            if match := re.fullmatch(r"step-([0-9]+)\.safetensors", path.name):
                 stages[int(match[1])] = self.read_state(f"history/{path.name}").arrays
         return stages
 
@@ -186,6 +251,8 @@ class RunFolder:
         confidence = clustering.soft[np.arange(len(clustering.labels)), clustering.labels]
         self.write_labels("labels.csv", names, clustering.labels, confidence)
         shutil.rmtree(self.path / "resume", ignore_errors=True)
+        for part in self.path.rglob(f".*{_PART}"):  # left by kills that this run has survived
+            part.unlink(missing_ok=True)
 
     def result(self) -> Clustering:
         """Read the result back, checking that its parts belong together."""
@@ -206,18 +273,22 @@ class RunFolder:
                 f"the run {self.path} is not finished (it has no labels.csv). "
                 f"Expected a finished run. Continue it with: selfsort fit --resume {self.path}."
             )
-        rows = list(csv.reader(io.StringIO(_read_text(path), newline="")))
-        if not rows or rows[0] != ["name", "cluster", "confidence"]:
-            raise _damaged(path, "its header is not name,cluster,confidence")
+        text = _read_text(path)
         try:
-            names = tuple(row[0] for row in rows[1:])
-            labels = np.array([int(row[1]) for row in rows[1:]], dtype=np.int64)
-            confidence = np.array([float(row[2]) for row in rows[1:]], dtype=np.float32)
-        except (ValueError, IndexError, OverflowError) as error:
-            raise _damaged(path, "a row is not name, whole number, number") from error
-        if len(labels) and labels.min() < 0:
-            raise _damaged(path, "a cluster number is negative")
-        return LabelTable(names, labels, confidence)
+            header, *rows = csv.reader(io.StringIO(text, newline=""))
+            names = tuple(name for name, _, _ in rows)
+            labels = np.array([int(cluster) for _, cluster, _ in rows], dtype=np.int64)
+            confidence = np.array([float(sure) for _, _, sure in rows], dtype=np.float64)
+        except (csv.Error, ValueError, OverflowError) as error:
+            raise _damaged(path, "it is not a table of name, whole number, number") from error
+        if header != ["name", "cluster", "confidence"]:
+            raise _damaged(path, "its header is not name,cluster,confidence")
+        # There are never more clusters than images; a larger number could make a reader allocate the machine away.
+        if not len(labels) or labels.min() < 0 or labels.max() >= len(labels):
+            raise _damaged(path, "it has no rows, or a cluster number that is negative or too large")
+        if not (np.abs(confidence) < 2).all():
+            raise _damaged(path, "a confidence is not between 0 and 1")
+        return LabelTable(names, labels, confidence.astype(np.float32))
 
     def write_labels(self, name: str, names: Sequence[str], labels: I64, confidence: F32) -> None:
         """Write a label table into the folder."""
@@ -235,7 +306,13 @@ class RunFolder:
 
     def truth_names(self) -> list[str] | None:
         """Return the class names that go with `truth`."""
-        return self.read_json("truth.json")["names"] if (self.path / "truth.json").is_file() else None
+        if not (self.path / "truth.json").is_file():
+            return None
+        names: Any = self.read_json("truth.json").get("names")
+        if not _is_texts(names):
+            raise _damaged(self.path / "truth.json", "its names are not a list of texts")
+        found: list[str] = names
+        return found
 
     def save_thumbnails(self, thumbnails: Thumbnails) -> None:
         """Keep small copies of some images."""
@@ -250,13 +327,17 @@ class RunFolder:
         if not path.is_file():
             return None
         try:
-            with np.load(path, allow_pickle=False) as archive:
-                rows, pixels = archive["rows"], archive["pixels"]
+            with zipfile.ZipFile(path) as archive:
+                if sum(part.file_size for part in archive.infolist()) > _THUMBNAILS_LIMIT:
+                    raise _damaged(path, "it is larger than such a file can be")
+            with np.load(path, allow_pickle=False) as arrays:
+                rows, pixels = arrays["rows"], arrays["pixels"]
         except Exception as error:  # zipfile and NumPy raise many kinds on a damaged archive
             raise _damaged(path, str(error)) from error
-        if pixels.dtype != np.uint8 or pixels.ndim != 4 or rows.shape != pixels.shape[:1]:
+        is_right = pixels.dtype == np.uint8 and pixels.ndim == 4 and pixels.shape[3] in (1, 3)
+        if not is_right or rows.dtype != np.int64 or rows.shape != pixels.shape[:1] or (rows < 0).any():
             raise _damaged(path, "its arrays do not fit together")
-        return Thumbnails(rows.astype(np.int64), pixels)
+        return Thumbnails(rows, pixels)
 
     # --- files -------------------------------------------------------------------------------------------
 
@@ -267,9 +348,10 @@ class RunFolder:
 
     def read_json(self, name: str) -> Json:
         """Read a JSON object."""
+        text = _read_text(self.path / name)
         try:
-            value = json.loads(_read_text(self.path / name))
-        except (json.JSONDecodeError, RecursionError) as error:
+            value = json.loads(text)
+        except (ValueError, RecursionError) as error:
             raise _damaged(self.path / name, "it is not JSON") from error
         if not isinstance(value, dict):
             raise _damaged(self.path / name, "it is not a JSON object")
@@ -277,7 +359,7 @@ class RunFolder:
 
     def write_text(self, name: str, text: str) -> None:
         """Write a text file whole."""
-        self._write(name, lambda file: file.write(text.encode()))
+        self._write(name, lambda file: file.write(text.encode("utf-8", "backslashreplace")))
 
     def write_array(self, name: str, array: np.ndarray[Any, Any]) -> None:
         """Write a .npy file whole."""
@@ -289,17 +371,20 @@ class RunFolder:
         if not path.is_file():
             raise _damaged(path, "it is missing")
         try:
-            # Mapping first lets NumPy compare the header with the file's size before any memory is taken.
-            array = np.array(np.load(path, mmap_mode="r", allow_pickle=False))
-        except (ValueError, OSError, EOFError, SyntaxError, MemoryError, OverflowError) as error:
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")  # NumPy only warns of a shape whose size overflows
+                # Mapping first lets NumPy compare the header with the file's size before any memory is taken.
+                mapped = np.lib.format.open_memmap(path, mode="r")
+        except Exception as error:  # a damaged header can raise almost anything, tokenize.TokenError among them
             raise _damaged(path, str(error)) from error
-        if array.ndim != ndim or array.dtype != dtype:
-            raise _damaged(path, f"it holds {array.dtype} of {array.ndim} dimensions")
-        return array
+        if mapped.ndim != ndim or mapped.dtype != dtype:
+            raise _damaged(path, f"it holds {mapped.dtype} of {mapped.ndim} dimensions")
+        return np.array(mapped)
 
     def write_state(self, name: str, state: State) -> None:
         """Write arrays and JSON as one safetensors file."""
-        arrays = {key: np.ascontiguousarray(value) for key, value in state.arrays.items()}
+        # np.ascontiguousarray would turn a single number into a list of one.
+        arrays = {key: np.asarray(value, order="C") for key, value in state.arrays.items()}
         payload = to_safetensors(arrays, metadata={"json": json.dumps(state.meta)})
         self._write(name, lambda file: file.write(payload))
 
@@ -312,7 +397,7 @@ class RunFolder:
             with safe_open(path, framework="numpy") as file:
                 arrays = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (not a dict)
                 meta = json.loads((file.metadata() or {}).get("json", "{}"))
-        except (SafetensorError, OSError, ValueError, TypeError, RecursionError) as error:
+        except Exception as error:  # number formats that NumPy lacks raise other kinds than damaged headers
             raise _damaged(path, str(error)) from error
         if not isinstance(meta, dict):
             raise _damaged(path, "its description is not a JSON object")
@@ -322,46 +407,71 @@ class RunFolder:
         write_whole(self.path / name, fill)
 
 
+_PART = ".part"
+
+
 def write_whole(path: Path, fill: Callable[[IO[bytes]], object]) -> None:
     """Write a file under a temporary name, then rename it: a reader sees the old one or the new one."""
-    temporary: str | None = None
+    temporary = path.with_name(f".{secrets.token_hex(8)}{_PART}")
     try:
+        if path.exists() and not path.is_file() and not path.is_dir():
+            with path.open("wb") as file:  # a pipe or a device has to be written to, never replaced
+                fill(file)
+            return
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        with os.fdopen(handle, "wb") as file:
-            fill(file)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(temporary).chmod(0o666 & ~_umask())
-        Path(temporary).replace(path)
-    except BaseException as error:
-        if temporary is not None:
-            Path(temporary).unlink(missing_ok=True)
-        if isinstance(error, OSError):
-            raise _cannot_write(path, error) from error
-        raise
+        try:
+            with temporary.open("xb") as file:
+                fill(file)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise _cannot_write(path, error) from error
 
 
 def label_csv(names: Sequence[str], labels: I64, confidence: F32) -> bytes:
     """Format a label table; names keep bytes that are not UTF-8 as they are on disk."""
-    text = io.StringIO(newline="")
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["name", "cluster", "confidence"])
-    writer.writerows(
-        (name, int(label), f"{float(sure):.6f}") for name, label, sure in zip(names, labels, confidence, strict=True)
-    )
-    return text.getvalue().encode("utf-8", "surrogateescape")
+    rows = zip(names, labels.tolist(), confidence.tolist(), strict=True)
+    lines = ["name,cluster,confidence", *(f"{_quoted(name)},{label},{sure:.6f}" for name, label, sure in rows)]
+    return "\n".join([*lines, ""]).encode("utf-8", "surrogateescape")
 
 
-def _umask() -> int:
-    current = os.umask(0)
-    os.umask(current)
-    return current
+def _quoted(field: str) -> str:
+    """Quote a field of a csv file; the standard library's writer forgets carriage returns."""
+    return '"' + field.replace('"', '""') + '"' if re.search(r'[,"\r\n]', field) else field
+
+
+def _refuse_links(path: Path) -> None:
+    """Refuse links, pipes and devices inside a run folder."""
+    for folder in (path, path / "resume", path / "history"):
+        if not folder.is_dir():
+            continue
+        for entry in os.scandir(folder):
+            if not (entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False)):
+                raise _damaged(Path(entry.path), "it is a link or a device, not a plain file")
+
+
+def _check_event(path: Path, event: Json) -> None:
+    for key, kind in _EVENT_FORM.items():
+        if key in event and (not _is(event[key], kind) or (kind is list and not _is_texts(event[key]))):
+            raise _damaged(path, f"{key!r} of an event is of the wrong type")
+
+
+def _is(value: object, kind: type | tuple[type, ...]) -> bool:
+    """Like isinstance, but true and false are no numbers."""
+    return isinstance(value, kind) and not isinstance(value, bool)
+
+
+def _is_texts(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)
 
 
 def _read_text(path: Path) -> str:
     try:
-        if path.stat().st_size > _JSON_LIMIT:
+        if path.stat().st_size > _TEXT_LIMIT:
             raise _damaged(path, "it is larger than such a file can be")
         return path.read_bytes().decode("utf-8", "surrogateescape")
     except OSError as error:
@@ -369,8 +479,9 @@ def _read_text(path: Path) -> str:
 
 
 def _damaged(path: Path, reason: str) -> InvalidInput:
+    short = (reason.splitlines() or ["it cannot be read"])[0][:120]
     return InvalidInput(
-        f"{path} cannot be used ({reason}). Expected a run folder as selfsort wrote it. "
+        f"{path} cannot be used ({short}). Expected a run folder as selfsort wrote it. "
         "It was changed or damaged: restore it, or run selfsort fit again."
     )
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Literal, get_type_hints
 
 from selfsort.api import DEFAULT_METHOD, embed_featuriser, find_method, load_featuriser, make_config
-from selfsort.config import parse_settings
+from selfsort.config import fits, parse_settings
 from selfsort.data import Dataset, ImageSpec, read_source
 from selfsort.errors import InvalidInput, invalid
 from selfsort.fitting import Fit, Outcome, run_config
@@ -34,20 +34,22 @@ class Reading:
     def to_json(self) -> Json:
         """Return JSON types; paths are made absolute so that the folder the user stands in does not matter."""
         values = dict(self.__dict__)
-        values["path"] = str(Path(self.path).absolute())
-        values["labels"] = None if self.labels is None else str(Path(self.labels).absolute())
+        values["path"] = str(Path(self.path).expanduser().absolute())
+        values["labels"] = None if self.labels is None else str(Path(self.labels).expanduser().absolute())
         return values
 
     @classmethod
     def from_json(cls, values: Json) -> Reading:
-        """Read what `to_json` wrote."""
-        try:
-            return cls(**values)
-        except TypeError as error:
+        """Read what `to_json` wrote, trusting none of it."""
+        hints = get_type_hints(cls)
+        wrong = [name for name, value in values.items() if name not in hints or not fits(value, hints[name])]
+        if wrong or "path" not in values or "\0" in values["path"] + str(values.get("labels")):
             raise InvalidInput(
-                f"the run's source settings cannot be used ({error}). Expected what selfsort fit wrote. "
+                f"the run's source settings cannot be used ({', '.join(wrong) or 'path'}). "
+                "Expected what selfsort fit wrote. "
                 "The run was not made from files, or config.json was changed: start a new run."
-            ) from error
+            )
+        return cls(**values)
 
     def read(self, *, min_images: int = 2) -> Dataset:
         """Decode the source."""
@@ -92,19 +94,21 @@ class Session:
     @property
     def recipe(self) -> str:
         """The recipe taken, and that it was a choice."""
-        recipe = self.folder.config["recipe"]
-        return f"{recipe['name']} ({recipe['reason']})"
+        recipe = self.folder.field("recipe", dict)
+        return f"{recipe.get('name')} ({recipe.get('reason')})"
 
 
 def start(request: Request, out: Path | None) -> Session:
     """Check the request, read the images and create the run folder."""
     method = find_method(request.method)
     settings = parse_settings(method.config, request.settings)
+    if "n_clusters" in settings:
+        raise InvalidInput("--set n_clusters says twice how many clusters to find. Expected it once. Use --clusters.")
     device = choose_device(request.device)
     features_run, layer = split_layer(request.features)
     # Anything that can be refused before minutes of decoding is refused first.
     make_config(method, request.clusters, settings, recipe=request.recipe, shape=(1, 1, 1), device=device)
-    if out is not None and out.exists():
+    if out is not None:
         RunFolder.refuse_occupied(out)
     dataset = request.reading.read()
     config, choice = make_config(
@@ -124,12 +128,12 @@ def start(request: Request, out: Path | None) -> Session:
     described = run_config(fit, choice, dataset.spec, fingerprint=dataset.fingerprint, source=request.reading.to_json())
     if features_run is not None:
         described |= {"features_from": str(features_run.path), "features_layer": layer}
-    folder = RunFolder.create(out or free_name(request), described)
-    folder.write_json("ingest.json", dataset.ingest)
-    if dataset.labels is not None:
-        folder.save_truth(dataset.labels, dataset.label_names)
-    if features_run is not None:
-        embed_featuriser(folder, features_run)
+    with RunFolder.creating(out or free_name(request), described) as folder:
+        folder.write_json("ingest.json", dataset.ingest)
+        if dataset.labels is not None:
+            folder.save_truth(dataset.labels, dataset.label_names)
+        if features_run is not None:
+            embed_featuriser(folder, features_run)
     fit.folder = folder
     return Session(fit, folder, dataset)
 
@@ -141,28 +145,27 @@ def resume(path: Path, *, source: str | None = None, device: str | None = None) 
         raise InvalidInput(
             f"the run {path} is finished already. Expected an unfinished run. See it with: selfsort report {path}."
         )
-    stored = folder.config
-    reading = Reading.from_json(stored["source"])
+    reading = Reading.from_json(folder.field("source", dict))
     if source is not None:
         reading = replace(reading, path=source)
     dataset = reading.read()
-    if dataset.fingerprint != stored["fingerprint"]:
+    if dataset.fingerprint != folder.field("fingerprint", str):
         raise InvalidInput(
             f"the images in {reading.path} are not those the run {path} was started with. "
             "Expected the same pixels in the same order. Restore the source, or start a new run."
         )
-    method = find_method(stored["method"])
-    torch_device = choose_device(device or stored["device"])
+    method = find_method(folder.field("method", str))
+    torch_device = choose_device(device or folder.field("device", str))
     featuriser = None
     if (folder.path / "features_from").is_dir():
         inner = RunFolder.open(folder.path / "features_from")
-        featuriser = load_featuriser(inner, torch_device, str(stored.get("features_layer", "top")))
+        featuriser = load_featuriser(inner, torch_device, str(folder.config.get("features_layer", "top")))
     fit = Fit(
         images=dataset.images,
         method=method,
-        config=method.config.from_json(stored["settings"]),
+        config=method.config.from_json(folder.field("settings", dict)),
         device=torch_device,
-        seed=stored["seed"],
+        seed=folder.field("seed", int),
         truth=dataset.labels,
         names=dataset.names,
         folder=folder,
@@ -176,7 +179,7 @@ def summary(session: Session, outcome: Outcome) -> Json:
     result: Json = {
         "run": str(session.folder.path),
         "method": session.fit.method.name,
-        "recipe": session.folder.config["recipe"]["name"],
+        "recipe": session.folder.field("recipe", dict).get("name"),
         "seed": session.fit.seed,
         "images": len(session.dataset.images),
         "skipped_files": len(session.dataset.ingest.get("skipped", ())),
@@ -197,14 +200,14 @@ def parse_clusters(text: str | None) -> int:
     """Read --clusters: a whole number; finding k by itself is not offered yet and is refused."""
     if text is None:
         raise InvalidInput("--clusters is missing. Expected how many clusters to find. Add for example --clusters 10.")
-    if text == "auto" or re.fullmatch(r"\d+:\d+", text):
+    if text == "auto" or re.fullmatch(r"\d*:\d*", text):
         raise invalid(
             "--clusters",
             "be a whole number: finding the number of clusters is not available yet",
             repr(text),
             "Give for example --clusters 10, and compare a few values with selfsort report.",
         )
-    if not re.fullmatch(r"[+-]?\d+", text) or int(text) < 2:
+    if not re.fullmatch(r"\+?\d{1,9}", text) or int(text) < 2:
         raise invalid("--clusters", "be a whole number of at least 2", repr(text), "Give for example --clusters 10.")
     return int(text)
 
@@ -213,7 +216,7 @@ def parse_size(text: str) -> int | None:
     """Read --size: pixels, or auto."""
     if text == "auto":
         return None
-    if not text.isdecimal() or not 4 <= int(text) <= 4096:
+    if not re.fullmatch(r"\d{1,4}", text) or not 4 <= int(text) <= 4096:
         raise invalid("--size", "be auto or a whole number from 4 to 4096", repr(text), "Give for example --size 96.")
     return int(text)
 
@@ -226,7 +229,7 @@ def parse_memory(text: str | None) -> int | None:
     """
     if text is None:
         return None
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)i?B?", text.strip(), re.IGNORECASE)
+    match = re.fullmatch(r"(\d{1,15}(?:\.\d+)?)\s*([KMGT]?)i?B?", text.strip(), re.IGNORECASE)
     if match is None:
         raise invalid("--memory", "be a size such as 500M or 8G", repr(text), "Give for example --memory 8G.")
     return int(float(match[1]) * 1024 ** " KMGT".index(match[2].upper() or " "))
@@ -236,10 +239,12 @@ def split_layer(text: str | None) -> tuple[RunFolder | None, str]:
     """Read --features: RUN or RUN:layer."""
     if text is None:
         return None, "top"
-    if Path(text).is_dir() or ":" not in text:
-        return RunFolder.open(text), "top"
-    path, _, layer = text.rpartition(":")
-    return RunFolder.open(path), layer
+    path, layer = text, "top"
+    if ":" in text and not Path(text).is_dir():
+        path, _, layer = text.rpartition(":")
+    folder = RunFolder.open(path)
+    folder.label_table()  # an unfinished run has no network to give
+    return folder, layer
 
 
 def free_name(request: Request) -> Path:
@@ -254,10 +259,12 @@ def free_name(request: Request) -> Path:
 
 def read_like(folder: RunFolder, source: str, *, max_bad: float) -> Dataset:
     """Read new images the way a run's own images were made equal."""
-    spec = ImageSpec.from_json(folder.config["image"])
+    spec = ImageSpec.from_json(folder.field("image", dict))
     return read_source(source, spec=spec, max_bad=max_bad, min_images=1)
 
 
 def channels_of(gray: bool | None) -> Literal[1, 3] | None:
     """Turn the --gray/--color switch into a channel count."""
-    return None if gray is None else cast(Any, 1 if gray else 3)
+    if gray is None:
+        return None
+    return 1 if gray else 3
