@@ -194,9 +194,12 @@ def _shrink_while_decoding(picture: Image.Image, spec: ImageSpec) -> None:
 
 def _orientation(picture: Image.Image, *, is_loaded: bool) -> int:
     """Return the EXIF orientation, 1 to 8; 1 if there is none or it makes no sense."""
+    if picture.format == "TIFF":
+        # Pillow turns a TIFF by itself: the size is upright from the start, the pixels after loading.
+        return 1
     has_any = any(key in picture.info for key in ("exif", "xmp", "XML:com.adobe.xmp", "Raw profile type exif"))
     is_late_png = picture.format == "PNG" and is_loaded
-    if not (has_any or is_late_png or picture.format == "TIFF"):
+    if not (has_any or is_late_png):
         # getexif would decode a whole PNG to look behind the pixels; most pictures have nothing there.
         return 1
     try:

@@ -46,6 +46,13 @@ def encode(values: Array | Sequence[str], names: tuple[str, ...] | None = None) 
     return labels, None if is_plain else tuple(str(c) for c in classes.tolist())
 
 
+def encode_known(values: Array | None, unknown: int | None, names: tuple[str, ...] | None) -> Labels | None:
+    """Number the classes if every image has one."""
+    if values is None or (unknown is not None and bool((values == unknown).any())):
+        return None
+    return encode(values, names)
+
+
 def from_folders(names: Sequence[str], source: str) -> Labels:
     """Take the folder that each picture lies in as its class."""
     parents = [PurePosixPath(name).parent.name for name in names]

@@ -47,6 +47,8 @@ def _opened(path: Path, member: str | None) -> Iterator[tuple[IO[bytes], int]]:
         else:
             with zipfile.ZipFile(path) as archive, archive.open(member) as inner:
                 yield inner, archive.getinfo(member).file_size
+    except KeyError:
+        raise _lacks(path, str(member).removesuffix(".npy")) from None
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
         raise damaged(what, error) from error
     except RuntimeError as error:
@@ -57,6 +59,13 @@ def _opened(path: Path, member: str | None) -> Iterator[tuple[IO[bytes], int]]:
 
 def _what(path: Path, member: str | None) -> str:
     return printable(path.name) + (f" ({printable(member)})" if member else "")
+
+
+def _lacks(path: Path, name: str) -> InvalidInput:
+    with zipfile.ZipFile(path) as archive:
+        held = ", ".join(printable(member.removesuffix(".npy")) for member in archive.namelist()) or "nothing"
+    remedy = "Save it with numpy.savez(path, images=..., labels=...)."
+    return invalid(printable(path.name), f"hold an array called {name}", held, remedy)
 
 
 def _read_header(stream: IO[bytes], size: int, what: str) -> _Header:
@@ -160,9 +169,7 @@ def open_npz(path: Path) -> Table:
     names = [name.removesuffix(".npy") for name in members]
     key = "images" if "images" in names else names[0] if len(names) == 1 else None
     if key is None:
-        held = ", ".join(map(printable, names)) or "nothing"
-        remedy = "Save it with numpy.savez(path, images=..., labels=...)."
-        raise invalid(printable(path.name), "hold an array called images", held, remedy)
+        raise _lacks(path, "images")
     part = _part(path, key + ".npy")
 
     def column(name: str) -> Array | None:

@@ -50,6 +50,8 @@ class Gallery:
     columns: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
     """Values per item, for --where."""
     labels: Sequence[int | str] | None = None
+    unknown_label: int | None = None
+    """Marks pictures without a label; labels count only if none of the pictures kept has it."""
     label_names: tuple[str, ...] | None = None
 
 

@@ -154,9 +154,7 @@ def _read_gallery(gallery: Gallery, wishes: _Wishes, shown: str) -> _Result:
     check_share(skipped, found, wishes.max_bad, shown)
     read = [items[row] for row in decoded.rows]
     kept = [places[row] for row in decoded.rows]
-    labels = None
-    if gallery.labels is not None and kept:
-        labels = truth.encode(truth.as_numbers(gallery.labels)[kept], gallery.label_names)
+    labels = None if gallery.labels is None or not kept else truth.as_numbers(gallery.labels)[kept]
     return _Result(
         keep_rows(pixels, decoded.rows),
         stored,
@@ -166,7 +164,7 @@ def _read_gallery(gallery: Gallery, wishes: _Wishes, shown: str) -> _Result:
         total=len(gallery.items),
         found=found,
         paths=_paths(read),
-        labels=labels,
+        labels=truth.encode_known(labels, gallery.unknown_label, gallery.label_names),
         skipped=skipped,
         sizes=decoded.sizes,
         ignored=gallery.ignored,
@@ -197,11 +195,9 @@ def _read_table(table: Table, wishes: _Wishes) -> _Result:
     )
     pixels, stored = allocate((len(kept), *spec.shape), wishes.memory_bytes)
     fill(table, chosen, spec, pixels)
-    labels = None
-    if table.labels is not None:
-        values = table.labels[kept]
-        if table.unknown_label is None or not (values == table.unknown_label).any():
-            labels = truth.encode(values, table.label_names)
+    labels = truth.encode_known(
+        None if table.labels is None else table.labels[kept], table.unknown_label, table.label_names
+    )
     names = tuple(map(str, kept))
     sizes = Counter({(width, height): len(kept)})
     return _Result(pixels, stored, choice, names, kept, len(table), len(kept), labels=labels, sizes=sizes)

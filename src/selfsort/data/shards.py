@@ -19,8 +19,8 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
-from selfsort.data.decode import PICTURE_SUFFIXES
-from selfsort.data.folder import printable
+from selfsort.data.decode import PICTURE_SUFFIXES, Unreadable
+from selfsort.data.folder import open_file, printable
 from selfsort.data.pictures import Gallery, Item
 from selfsort.data.tables import damaged
 from selfsort.errors import invalid, missing_extra
@@ -52,6 +52,9 @@ def open_shards(paths: Sequence[Path]) -> Gallery:
                         classes[key] = text.decode("utf-8", "replace").strip()
                     else:
                         ignored[printable(place.suffix.lower()) or "(no suffix)"] += 1
+                # tarfile takes a file that was cut off for one that ends; the end mark tells them apart.
+                if _slice(path, archive.offset, tarfile.BLOCKSIZE).read() != bytes(tarfile.BLOCKSIZE):
+                    raise damaged(printable(path.name), "no end mark: it was cut off")
         except tarfile.TarError as error:
             raise damaged(printable(path.name), error) from error
         labels.extend(classes.get(key) for key in keys)
@@ -87,7 +90,10 @@ def open_datasets_folder(folder: Path) -> Gallery:
         library = importlib.import_module("datasets")
     except ImportError:
         raise missing_extra("datasets", "Reading a Hugging Face datasets folder", "datasets") from None
-    loaded = library.load_from_disk(str(folder))
+    try:
+        loaded = library.load_from_disk(str(folder))
+    except Exception as error:  # a foreign reader on foreign files
+        raise damaged(f"the dataset {printable(folder.name)}", error) from error
     splits: dict[str, Any] = dict(loaded) if hasattr(loaded, "keys") else {str(loaded.split or "all"): loaded}
     items: list[Item] = []
     columns: dict[str, list[Any]] = {"split": []}
@@ -97,7 +103,7 @@ def open_datasets_folder(folder: Path) -> Gallery:
     if image_column is None:
         held = ", ".join(first.column_names)
         raise invalid(f"the dataset {printable(folder.name)}", "have a column of images", held, "Cast one to Image().")
-    kept = [name for name in first.column_names if _is_scalar(first.features[name])]
+    kept = [name for name in first.column_names if name != "split" and _is_scalar(first.features[name])]
     for split, rows in splits.items():
         encoded = rows.cast_column(image_column, library.Image(decode=False))
         lock = threading.Lock()
@@ -109,7 +115,8 @@ def open_datasets_folder(folder: Path) -> Gallery:
     arrays: dict[str, npt.NDArray[Any]] = {name: np.array(values) for name, values in columns.items()}
     labels = None if label_column is None else arrays[label_column].tolist()
     names = None if label_column is None else tuple(first.features[label_column].names)
-    return Gallery("datasets", items, columns=arrays, labels=labels, label_names=names)
+    # The library marks rows without a label by -1 (usual in test splits).
+    return Gallery("datasets", items, columns=arrays, labels=labels, unknown_label=-1, label_names=names)
 
 
 def _column_of_type(rows: Any, kind: type) -> str | None:
@@ -125,6 +132,8 @@ def _fetch(rows: Any, column: str, row: int, lock: threading.Lock) -> IO[bytes]:
     # One reader at a time: the table is shared by all threads, and fetching bytes is quick.
     with lock:
         cell = rows[row][column]
+    if cell is None:
+        raise Unreadable("there is no picture in this row")
     if cell["bytes"] is not None:
         return io.BytesIO(cell["bytes"])
-    return Path(cell["path"]).open("rb")
+    return open_file(Path(cell["path"]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import math
 import os
 import tempfile
 from pathlib import Path
@@ -17,6 +18,7 @@ Stored = Literal["memory", "memory-mapped"]
 
 # Where the system does not say how much memory it has, assume a small machine.
 _ASSUMED_BYTES = 8 << 30
+_LARGEST_FILE = 1 << 62
 _BLOCK = bytes(1 << 20)
 _CONTAINER_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
@@ -52,13 +54,15 @@ def allocate(shape: tuple[int, ...], memory_bytes: int | None) -> tuple[U8, Stor
     budget = default_budget() if memory_bytes is None else memory_bytes
     if budget < 0:
         raise invalid("--memory", "not be negative", budget, "Give a number of bytes, or leave it out.")
-    n_bytes = int(np.prod(shape, dtype=np.float64))
+    n_bytes = math.prod(shape)
     if n_bytes <= budget:
         try:
             return np.empty(shape, np.uint8), "memory"
         except MemoryError:
             raise _no_room(n_bytes, "memory", f"{budget / 1e9:.1f} GB at most") from None
     folder = scratch_folder()
+    if n_bytes > _LARGEST_FILE:
+        raise _no_room(n_bytes, f"the disk of {folder}", "no such disk")
     try:
         with tempfile.TemporaryFile(dir=folder, prefix="selfsort-") as file:
             _reserve(file, n_bytes)

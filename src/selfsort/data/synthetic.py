@@ -19,16 +19,17 @@ def _disc(y: F32, x: F32) -> F32:
 
 def _stripes(y: F32, _x: F32) -> F32:
     wave: F32 = np.sin(np.float32(3.5 * np.pi) * y + np.float32(0.5))
-    depth: F32 = wave * np.float32(-0.3)
-    return depth
+    return wave * np.float32(-0.3)
 
 
 def _cross(y: F32, x: F32) -> F32:
-    return np.minimum(np.abs(y - x), np.abs(y + x)) - np.float32(0.22)
+    nearest: F32 = np.minimum(np.abs(y - x), np.abs(y + x))
+    return nearest - np.float32(0.22)
 
 
 def _frame(y: F32, x: F32) -> F32:
-    return np.abs(np.maximum(np.abs(y), np.abs(x)) - np.float32(0.78)) - np.float32(0.18)
+    ring: F32 = np.abs(np.maximum(np.abs(y), np.abs(x)) - np.float32(0.78))
+    return ring - np.float32(0.18)
 
 
 _SHAPES: tuple[_Draw, ...] = (_disc, _stripes, _cross, _frame)

@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from selfsort.data import store
+from selfsort.errors import InvalidInput
+
+
+def test_the_budget_decides(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert store.allocate((2, 3, 4, 1), 24)[1] == "memory"
+    mapped, where = store.allocate((2, 3, 4, 1), 23)
+    assert where == "memory-mapped"
+    assert mapped.shape == (2, 3, 4, 1)
+    assert (mapped == 0).all()
+    mapped[...] = 7
+    assert (mapped == 7).all()
+    monkeypatch.setattr(store, "total_memory", lambda: 40)
+    assert store.allocate((2, 3, 4, 1), None)[1] == "memory-mapped"
+    assert store.allocate((2, 3, 3, 1), None)[1] == "memory"
+
+
+def test_systems_without_reservation_write_instead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(os, "posix_fallocate")
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    mapped, _ = store.allocate((3, 1_000_001), 0)
+    mapped[2, -1] = 9
+    assert int(mapped.sum()) == 9
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_absurd_size_is_an_error_not_a_crash() -> None:
+    with pytest.raises(InvalidInput, match=r"must have room for the decoded images \(1000000000000000.00 GB\)"):
+        store.allocate((10**8, 10**8, 10**8, 1), 0)
+
+
+def test_memory_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*args: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(np, "empty", refuse)
+    with pytest.raises(InvalidInput, match=r"memory must have room for the decoded images .* Choose a smaller --size"):
+        store.allocate((10, 10), None)
+
+
+def test_total_memory_respects_the_container(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = store.total_memory()
+    assert real > 1 << 26
+    limit = tmp_path / "memory.max"
+    monkeypatch.setattr(store, "_CONTAINER_LIMITS", (str(limit),))
+    limit.write_text("1000\n")
+    assert store.total_memory() == 1000
+    assert store.default_budget() == 500
+    limit.write_text("max\n")
+    assert store.total_memory() >= real
+
+
+def test_scratch_is_not_in_memory_unless_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("TMPDIR", "TEMP", "TMP"):
+        monkeypatch.delenv(name, raising=False)
+    if os.access("/var/tmp", os.W_OK):
+        assert store.scratch_folder() == Path("/var/tmp")
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    assert store.scratch_folder() == tmp_path
+
+
+def test_kept_rows_move_to_the_front() -> None:
+    pixels = np.arange(6, dtype=np.uint8).reshape(6, 1)
+    assert store.keep_rows(pixels, [0, 2, 5]).ravel().tolist() == [0, 2, 5]
+    assert store.keep_rows(pixels[:3], []).shape == (0, 1)
