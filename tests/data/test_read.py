@@ -8,64 +8,17 @@ import os
 import subprocess
 import sys
 import tempfile
-import threading
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
-from tests.data.samples import noise, picture, save_many, smooth
+from tests.data.samples import noise, save_many
 
 from selfsort.data import ImageSpec, conform, read_source
-from selfsort.data import pictures as pictures_module
-from selfsort.data.decode import probe
-from selfsort.errors import InvalidInput, MissingData, SelfsortError
-from selfsort.progress import listening
+from selfsort.errors import InvalidInput, SelfsortError
 from selfsort.types import Images
-
-
-def test_the_common_size_is_taken(tmp_path: Path) -> None:
-    save_many(tmp_path, 3, height=20, width=30)
-    data = read_source(tmp_path)
-    assert data.spec == ImageSpec(20, 30, 3, "crop")
-    assert data.ingest["size_reason"] == "the size of every picture"
-
-
-def test_a_common_size_that_is_large_is_not_taken(tmp_path: Path) -> None:
-    for number in range(2):
-        smooth(200, 300, number).save(tmp_path / f"{number}.jpg")
-    data = read_source(tmp_path)
-    assert data.spec.shape == (96, 96, 3)
-    assert "300x200 is above 256" in data.ingest["size_reason"]
-    assert read_source(tmp_path, size=280).spec.shape == (280, 280, 3)
-
-
-def test_gray_only_if_every_picture_is(tmp_path: Path) -> None:
-    save_many(tmp_path, 2, channels=1)
-    assert read_source(tmp_path).spec.channels == 1
-    assert read_source(tmp_path, channels=3).images.pixels.shape[3] == 3
-    picture(noise()).save(tmp_path / "z.png")
-    assert read_source(tmp_path).spec.channels == 3
-    gray = read_source(tmp_path, channels=1)
-    assert (gray.images.pixels[2, :, :, 0] == np.asarray(picture(noise()).convert("L"))).all()
-
-
-def test_no_header_is_read_twice_when_everything_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    save_many(tmp_path, 4)
-    looked: list[str] = []
-
-    def counted(stream: Any, **options: Any) -> Any:
-        looked.append(stream.name)
-        return probe(stream, **options)
-
-    monkeypatch.setattr(pictures_module, "probe", counted)
-    read_source(tmp_path, spec=ImageSpec(8, 8, 3))
-    assert looked == []
-    read_source(tmp_path, size=8)
-    assert len(looked) == 1  # the first is in colour, so the answer is known
-    read_source(tmp_path)
-    assert len(looked) == 1 + 4
 
 
 @pytest.mark.parametrize("fit", ["crop", "stretch", "pad"])
@@ -177,22 +130,10 @@ def test_labels_never_enter_images(tmp_path: Path) -> None:
     assert vars(data.images).keys() == {"pixels"}
 
 
-def test_where_is_refused_for_plain_pictures(tmp_path: Path) -> None:
-    save_many(tmp_path, 2)
-    with pytest.raises(InvalidInput, match="--where must be used with a source that has named arrays; got 'split'"):
-        read_source(tmp_path, where="split=1")
-
-
-@pytest.mark.parametrize("where", ["split", "=1", "split=", ""])
-def test_where_has_a_form(tmp_path: Path, where: str) -> None:
-    with pytest.raises(InvalidInput, match="--where must have the form NAME=VALUE"):
-        read_source(tmp_path, where=where)
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"size": 0}, "height must be a whole number between 1 and 65500; got 0"),
+        ({"size": 0}, "--size must be between 1 and 65500 pixels; got 0"),
         ({"size": -3}, "got -3"),
         ({"size": 10**9}, "got 1000000000"),
         ({"channels": 2}, "channels must be 1 .gray. or 3 .RGB.; got 2"),
@@ -207,83 +148,10 @@ def test_wrong_wishes(tmp_path: Path, options: dict[str, Any], message: str) -> 
         read_source(tmp_path, **options)
 
 
-def test_a_source_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(MissingData, match=r"The source .*nowhere is not there. Expected a folder of pictures, .*Check"):
-        read_source(tmp_path / "nowhere")
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
-        ("a.bin", bytes(1000), "1000 bytes, which is no whole number of CIFAR or STL-10 images"),
-        ("a", b"", "an empty file"),
-        ("a.gz", b"\x1f\x8b" + bytes(30), "a gzip file that is no idx file. Unpack it first"),
-        ("a.dat", bytes(range(40)), "bytes of no known format"),
-        ("a.npz", b"this is text", "bytes of no known format"),
-        ("a.jpg", b"\xff\xd8\xff\xe0" + bytes(40), "the single picture .*Name the folder"),
-    ],
-)
-def test_files_of_no_use(tmp_path: Path, name: str, content: bytes, message: str) -> None:
-    (tmp_path / name).write_bytes(content)
-    with pytest.raises(InvalidInput, match=message):
-        read_source(tmp_path / name)
-
-
-def test_folders_of_no_use(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInput, match="must hold pictures; got nothing"):
-        read_source(tmp_path)
-    np.savez(tmp_path / "a.npz", images=np.zeros((2, 2, 2), np.uint8))
-    with pytest.raises(InvalidInput, match=r"must hold pictures; got a.npz. Name that file as the source"):
-        read_source(tmp_path)
-    (tmp_path / "batches.meta").touch()
-    with pytest.raises(InvalidInput, match=r'be in the binary version; got pickled files. Get the "binary version"'):
-        read_source(tmp_path)
-
-
 def test_every_error_has_exit_code_2(tmp_path: Path) -> None:
     with pytest.raises(SelfsortError) as caught:
         read_source(tmp_path / "nowhere")
     assert caught.value.exit_code == 2
-
-
-class Bar:
-    """Counts what a progress bar would show."""
-
-    def __init__(self) -> None:
-        self.seen: dict[str, list[int]] = {}
-        self.names: list[str] = []
-
-    def start(self, what: str, total: int) -> int:
-        self.names.append(what)
-        self.seen[what] = [total, 0]
-        return len(self.names) - 1
-
-    def advance(self, task: int, amount: int) -> None:
-        self.seen[self.names[task]][1] += amount
-
-    def finish(self, task: int) -> None:
-        self.seen[self.names[task]].append(-1)
-
-
-def test_progress_ends_at_the_total(tmp_path: Path) -> None:
-    save_many(tmp_path, 40)
-    bar = Bar()
-    with listening(bar):
-        read_source(tmp_path)
-    assert bar.seen["decoding pictures"] == [40, 40, -1]
-
-
-def test_an_interruption_leaves_no_thread_behind(tmp_path: Path) -> None:
-    save_many(tmp_path, 40)
-
-    class Impatient(Bar):
-        def advance(self, task: int, amount: int) -> None:
-            if self.names[task] == "decoding pictures":
-                raise KeyboardInterrupt
-
-    with listening(Impatient()), pytest.raises(KeyboardInterrupt):
-        read_source(tmp_path)
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("selfsort-decode")]
 
 
 def test_reading_needs_no_torch() -> None:

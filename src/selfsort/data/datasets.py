@@ -17,7 +17,7 @@ from selfsort.types import I64, Images, Json
 Fit = Literal["crop", "stretch", "pad"]
 
 # Largest side we accept in a saved spec: a tampered config must not make us allocate the machine away.
-_MAX_SIDE = 65_500
+MAX_SIDE = 65_500
 _HASH_BYTES = 1 << 24
 
 
@@ -35,8 +35,8 @@ class ImageSpec:
     def __post_init__(self) -> None:
         for name in ("height", "width"):
             value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= _MAX_SIDE:
-                raise invalid(name, f"be a whole number between 1 and {_MAX_SIDE}", repr(value), "Change the size.")
+            if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MAX_SIDE:
+                raise invalid(name, f"be a whole number between 1 and {MAX_SIDE}", repr(value), "Change the size.")
         if self.channels not in (1, 3):
             raise invalid("channels", "be 1 (gray) or 3 (RGB)", repr(self.channels), "Choose gray or colour.")
         if self.fit not in get_args(Fit):

@@ -62,6 +62,12 @@ def from_folders(names: Sequence[str], source: str) -> Labels:
     return encode(parents)
 
 
+def require_file(path: Path) -> None:
+    """Refuse a path where no file is."""
+    if not path.is_file():
+        raise MissingData(f"The labels file {printable(str(path))} is not there. Expected a file. Check the path.")
+
+
 def from_file(path: Path, names: Sequence[str], kept: Sequence[int], found: int) -> Labels:
     """Read labels from a file.
 
@@ -74,8 +80,7 @@ def from_file(path: Path, names: Sequence[str], kept: Sequence[int], found: int)
         kept: their places among the images found.
         found: how many images the source has, with those skipped or not selected.
     """
-    if not path.is_file():
-        raise MissingData(f"The labels file {printable(str(path))} is not there. Expected a file. Check the path.")
+    require_file(path)
     suffix = path.suffix.lower()
     if suffix == ".csv":
         return encode(_from_csv(path, names))

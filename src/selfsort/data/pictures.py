@@ -170,8 +170,6 @@ def _decode_one(item: Item, spec: ImageSpec, target: U8) -> Look | Skipped:
 
 def check_share(skipped: Sequence[Skipped], found: int, max_bad: float, source: str) -> None:
     """Refuse a source of which too much could not be read."""
-    if not 0 <= max_bad <= 1:
-        raise invalid("--max-bad", "be a share between 0 and 1", max_bad, "Write for example --max-bad 0.1.")
     if len(skipped) <= max_bad * found:
         return
     few = "; ".join(f"{s.name!r}: {s.reason}" for s in skipped[:5])

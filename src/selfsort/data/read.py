@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 
 from selfsort.data import labels as truth
-from selfsort.data.datasets import Dataset, Fit, ImageSpec, Skipped, fingerprint
+from selfsort.data.datasets import MAX_SIDE, Dataset, Fit, ImageSpec, Skipped, fingerprint
 from selfsort.data.detect import Source, open_source
 from selfsort.data.folder import printable
 from selfsort.data.pictures import Choice, Gallery, Item, check_share, choose_spec, decode_all
@@ -62,26 +62,23 @@ def read_source(
     wishes = _Wishes(size=size, channels=channels, fit=fit, where=where, max_bad=max_bad, memory_bytes=memory_bytes)
     if spec is not None:
         wishes = _Wishes(spec=spec, where=where, max_bad=max_bad, memory_bytes=memory_bytes)
-    label_file = None if labels is None else Path(labels).expanduser()
+    wanted = _WantedLabels(None if labels is None else Path(labels).expanduser(), labels_from_folders)
     opened = open_source(source)
     shown = printable(str(source)) if isinstance(source, str | os.PathLike) else f"the list of {len(source)} files"
     result = _read_gallery(opened, wishes, shown) if isinstance(opened, Gallery) else _read_table(opened, wishes)
     if len(result.pixels) < min_images:
         remedy = "Add pictures, or see what was skipped."
         raise invalid(shown, f"hold at least {min_images} readable images", len(result.pixels), remedy)
-    known = _find_labels(result, label_file, labels_from_folders, shown)
+    known, origin = wanted.find(result, shown)
     images = Images(result.pixels)
-    settings = wishes.to_json() | {
-        "labels": None if label_file is None else str(label_file.absolute()),
-        "labels_from_folders": labels_from_folders,
-    }
-    account = _account(source, opened.kind, result) | {"labels": known.origin, "settings": settings}
+    account = _account(source, opened.kind, result)
+    account |= {"labels": origin, "settings": wishes.to_json() | wanted.to_json()}
     return Dataset(
         images=images,
         names=result.names,
         paths=result.paths,
-        labels=known.values[0] if known.values else None,
-        label_names=known.values[1] if known.values else None,
+        labels=known[0] if known else None,
+        label_names=known[1] if known else None,
         spec=result.choice.spec,
         fingerprint=fingerprint(images),
         ingest=account | {"seconds": round(time.perf_counter() - start, 3)},
@@ -101,11 +98,14 @@ class _Wishes:
     spec: ImageSpec | None = None
 
     def __post_init__(self) -> None:
-        if self.size is not None:
-            ImageSpec(self.size, self.size, 3)
+        # Everything that can be refused is refused before the first picture is read.
+        if self.size is not None and not 1 <= self.size <= MAX_SIDE:
+            raise invalid("--size", f"be between 1 and {MAX_SIDE} pixels", self.size, "Write for example --size 96.")
         if self.where is not None:
             parse_where(self.where)
-        ImageSpec(1, 1, self.channels or 3, self.fit)
+        if not 0 <= self.max_bad <= 1:
+            raise invalid("--max-bad", "be a share between 0 and 1", self.max_bad, "Write for example --max-bad 0.1.")
+        ImageSpec(1, 1, 3 if self.channels is None else self.channels, self.fit)
 
     def to_json(self) -> Json:
         spec = None if self.spec is None else self.spec.to_json()
@@ -204,20 +204,29 @@ def _read_table(table: Table, wishes: _Wishes) -> _Result:
 
 
 @dataclass(frozen=True)
-class _Known:
-    values: truth.Labels | None
-    origin: str
+class _WantedLabels:
+    """Where the caller wants the ground truth from."""
 
+    file: Path | None
+    from_folders: bool
 
-def _find_labels(result: _Result, file: Path | None, from_folders: bool, shown: str) -> _Known:
-    """Prefer what the caller names over what the source brings along."""
-    if file is not None and from_folders:
-        raise invalid("the labels", "come from one place", "--labels and --labels-from-folders", "Leave one out.")
-    if file is not None:
-        return _Known(truth.from_file(file, result.names, result.kept, result.total), "a file")
-    if from_folders:
-        return _Known(truth.from_folders(result.names, shown), "folders")
-    return _Known(result.labels, "none" if result.labels is None else "the source")
+    def __post_init__(self) -> None:
+        if self.file is not None and self.from_folders:
+            raise invalid("the labels", "come from one place", "--labels and --labels-from-folders", "Leave one out.")
+        if self.file is not None:
+            truth.require_file(self.file)
+
+    def find(self, result: _Result, shown: str) -> tuple[truth.Labels | None, str]:
+        """Return labels and their origin; what the caller names goes before what the source brings along."""
+        if self.file is not None:
+            return truth.from_file(self.file, result.names, result.kept, result.total), "a file"
+        if self.from_folders:
+            return truth.from_folders(result.names, shown), "folders"
+        return result.labels, "none" if result.labels is None else "the source"
+
+    def to_json(self) -> Json:
+        file = None if self.file is None else str(self.file.absolute())
+        return {"labels": file, "labels_from_folders": self.from_folders}
 
 
 def _account(source: Source, kind: str, result: _Result) -> Json:
