@@ -10,29 +10,29 @@ from pathlib import Path
 from string import Template
 
 from selfsort.errors import InvalidInput
-from selfsort.report import sections
+from selfsort.report.compare import comparison
+from selfsort.report.curves import curves
+from selfsort.report.gallery import gallery, sizes
 from selfsort.report.html import Html, element, join
+from selfsort.report.mapping import MAX_POINTS, map_section
 from selfsort.report.pictures import Pictures
 from selfsort.report.read import RunData, read_runs
+from selfsort.report.scores import agreement, mistakes
+from selfsort.report.stage_pages import Part, method_parts
+from selfsort.report.summary import settings, summary
+from selfsort.report.words import shorten
 from selfsort.run import write_whole
 
-PICTURE_BYTES = 9 * 2**20
-"""What all pictures together may take, so that the page stays under 15 MB."""
-
-MENU = (
-    ("summary", "Summary"),
-    ("clusters", "Clusters"),
-    ("sizes", "Sizes"),
-    ("training", "Training"),
-    ("scores", "Scores"),
-)
+GALLERY_BYTES = 8 * 2**20
+MAP_BYTES = 3 * 2**20
+"""What the pictures of the gallery and the further ones of the map may take: the page stays under 15 MB."""
 
 
 def write_report(runs: Sequence[Path], out: Path | None) -> Path:
     """Write the page and return its path: `out`, or report.html in the run, or here for several runs."""
     if not runs:
         raise InvalidInput("no run was named. Expected one run folder or more. Give for example: selfsort report RUN.")
-    page = build_page(read_runs(runs))
+    page = build_page(read_runs([Path(run) for run in runs]))
     target = out or (Path(runs[0]) / "report.html" if len(runs) == 1 else Path("report.html"))
     write_whole(target, lambda file: file.write(page.encode()))
     return target
@@ -40,32 +40,63 @@ def write_report(runs: Sequence[Path], out: Path | None) -> Path:
 
 def build_page(runs: Sequence[RunData]) -> str:
     """Put the page together."""
-    budget = PICTURE_BYTES // len(runs)
-    body = join(_run_page(run, budget) for run in runs)
-    first = runs[0]
-    title = f"{first.source}: {first.method}, {first.n_asked} clusters"
-    menu = join(element("a", {"href": f"#{name}"}, text) for name, text in MENU if f'id="{name}"' in body)
-    return _fill(title, menu, body)
-
-
-def _run_page(run: RunData, budget: int) -> Html:
-    pictures = Pictures(run)
-    curves = sections.curves(run)
-    parts = [
-        element(
-            "header", {}, element("p", {"class": "kicker"}, run.name), element("h1", {}, f"{run.source}: {run.method}")
-        ),
-        element("section", {"id": "summary"}, sections.summary(run), sections.settings(run)),
-        sections.section("clusters", "Clusters", sections.gallery(run, pictures, budget)),
-        sections.section("sizes", "Sizes", sections.sizes(run)),
-        sections.section("training", "Training", curves) if curves else None,
-        sections.section("scores", "Against the known classes", sections.agreement(run)) if run.scores else None,
+    if len(runs) == 1:
+        parts = run_parts(runs[0])
+        title = f"{runs[0].source}: {runs[0].method}"
+        menu = [element("a", {"href": f"#{part.name}"}, part.title) for part in parts]
+        return _fill(shorten(title), join(menu), _run(runs[0], parts, "", element("h1", {}, shorten(title, 60))))
+    title = f"{len(runs)} runs side by side"
+    links = [("comparison", "Comparison"), *((f"r{i}-run", shorten(run.name, 30)) for i, run in enumerate(runs))]
+    head = element("header", {}, element("h1", {}, title))
+    bodies = [
+        _run(run, run_parts(run, f"r{i}-", len(runs)), f"r{i}-", element("h2", {}, shorten(run.name, 60)))
+        for i, run in enumerate(runs)
     ]
-    return join(parts)
+    body = join([head, element("section", {"id": "comparison"}, comparison(runs)), bodies])
+    return _fill(title, join(element("a", {"href": f"#{name}"}, text) for name, text in links), body)
+
+
+def run_parts(run: RunData, anchor: str = "", n_runs: int = 1) -> list[Part]:
+    """Write the sections of one run; several runs share the room for pictures."""
+    pictures = Pictures(run)
+    # In this order, so that the map embeds only pictures that nothing else shows.
+    clusters = gallery(run, pictures, budget=GALLERY_BYTES // n_runs, anchor=anchor)
+    wrong = mistakes(run, pictures) if run.truth is not None else None
+    of_method = method_parts(run, pictures)
+    points = max(300, MAX_POINTS // n_runs)
+    drawn = map_section(run, pictures, budget=MAP_BYTES // n_runs, anchor=anchor, most=points)
+    training = curves(run)
+    found = [
+        ("summary", "Summary", join([summary(run), settings(run)])),
+        ("clusters", "Clusters", clusters),
+        ("map", "Map", drawn),
+        ("sizes", "Sizes", sizes(run)),
+        ("scores", "Scores", agreement(run) if run.scores else None),
+        ("mistakes", "Mistakes", wrong),
+        ("training", "Training", training),
+    ]
+    parts = [Part(anchor + name, title, body) for name, title, body in found if body is not None]
+    return parts + [Part(anchor + part.name, part.title, part.body) for part in of_method]
+
+
+def _run(run: RunData, parts: Sequence[Part], anchor: str, title: Html) -> Html:
+    level = "h2" if not anchor else "h3"
+    said = f"{run.name} \u00b7 {run.method} \u00b7 seed {run.config['seed']}"
+    head = element("header", {}, element("p", {"class": "kicker"}, said), title)
+    sections = [
+        element(
+            "section",
+            {"id": part.name},
+            None if part.name == f"{anchor}summary" else element(level, {}, part.title),
+            part.body,
+        )
+        for part in parts
+    ]
+    return element("div", {"class": "run", "id": f"{anchor}run"}, head, sections)
 
 
 def _fill(title: str, menu: Html, body: Html) -> str:
-    """Fill the template; the policy allows exactly our own style and script and pictures inside the page."""
+    """Fill the template; the policy allows our own style and script, pictures inside the page, and nothing else."""
     style, script = _asset("report.css"), _asset("report.js")
     policy = (
         f"default-src 'none'; img-src data:; style-src '{_digest(style)}'; script-src '{_digest(script)}'; "

@@ -36,18 +36,6 @@ def printable(text: str) -> str:
     return _UNPRINTABLE.sub("\ufffd", text)
 
 
-def shorten(text: str, limit: int = 120) -> str:
-    """Cut a long name in its middle: the folder and the file both stay recognisable.
-
-    >>> shorten("holiday/2019/very/long/name.png", limit=15)
-    'holiday\u2026ame.png'
-    """
-    if len(text) <= limit:
-        return text
-    half = (limit - 1) // 2
-    return f"{text[:half]}\u2026{text[-half:]}"
-
-
 def element(tag: str, attributes: Attributes, *children: Child) -> Html:
     """Write one element; attributes and plain strings are escaped, `Html` goes in as it is.
 

@@ -9,11 +9,12 @@ from dataclasses import dataclass, field
 import numpy as np
 from PIL import Image
 
-from selfsort.report.html import Attributes, Html, element, shorten
+from selfsort.report.html import Attributes, Html, element
 from selfsort.report.read import RunData
+from selfsort.report.words import shorten
 from selfsort.types import I64, U8
 
-ROW_LENGTH = 12
+STRIP_LENGTH = 8
 """Pictures in each strip of a cluster."""
 
 _LOSSLESS_SIDE = 32
@@ -33,6 +34,18 @@ def data_uri(pixels: U8) -> str:
     return f"data:image/{kind};base64,{base64.b64encode(stream.getvalue()).decode()}"
 
 
+def tiled(pictures: U8, columns: int, scale: int) -> U8:
+    """Lay (M, h, w, C) pictures out in rows, each pixel enlarged, with a gap of one pixel between them."""
+    count, height, width, channels = pictures.shape
+    columns = max(1, min(columns, count))
+    lines = -(-count // columns)
+    sheet = np.full((lines * (height + 1) - 1, columns * (width + 1) - 1, channels), 127, dtype=np.uint8)
+    for i, picture in enumerate(pictures):
+        top, left = (i // columns) * (height + 1), (i % columns) * (width + 1)
+        sheet[top : top + height, left : left + width] = picture
+    return sheet.repeat(scale, axis=0).repeat(scale, axis=1)
+
+
 @dataclass(eq=False)
 class Pictures:
     """The thumbnails of one run; each is encoded once, when it is first wanted."""
@@ -40,6 +53,7 @@ class Pictures:
     run: RunData
     _position: dict[int, int] = field(init=False)
     _encoded: dict[int, str] = field(default_factory=dict, init=False)
+    _shown: set[int] = field(default_factory=set, init=False)
 
     def __post_init__(self) -> None:
         rows = [] if self.run.thumbnails is None else self.run.thumbnails.rows.tolist()
@@ -48,19 +62,34 @@ class Pictures:
     def __contains__(self, row: int) -> bool:
         return row in self._position
 
+    @property
+    def is_tiny(self) -> bool:
+        """True if the pictures are enlarged so much that their pixels should stay sharp."""
+        return self.run.thumbnails is not None and max(self.run.thumbnails.pixels.shape[1:3]) <= _LOSSLESS_SIDE
+
+    def is_shown(self, row: int) -> bool:
+        """Say whether the page has this picture already, so that the map can borrow it."""
+        return row in self._shown
+
     def rows(self) -> I64:
         """Return the images there are thumbnails of, in ascending order."""
         return np.array(sorted(self._position), dtype=np.int64)
 
+    def pixels(self, row: int) -> U8:
+        """Return a thumbnail as (h, w, C)."""
+        assert self.run.thumbnails is not None
+        found: U8 = self.run.thumbnails.pixels[self._position[row]]
+        return found
+
     def uri(self, row: int) -> str:
         """Return a thumbnail as a data URI."""
         if row not in self._encoded:
-            assert self.run.thumbnails is not None
-            self._encoded[row] = data_uri(self.run.thumbnails.pixels[self._position[row]])
+            self._encoded[row] = data_uri(self.pixels(row))
         return self._encoded[row]
 
     def image(self, row: int, alt: str | None = None) -> Html:
         """Write a thumbnail as an element."""
+        self._shown.add(row)
         name = shorten(self.run.table.names[row])
         sure = float(self.run.table.confidence[row])
         title = f"{name} \u00b7 confidence {sure:.2f}"
@@ -107,4 +136,4 @@ def choose_strips(run: RunData, pictures: Pictures, length: int) -> dict[int, St
 def strip_length(run: RunData, pictures: Pictures, budget: int) -> int:
     """Return how many pictures a strip may have for the page to keep to its size; 0 if not even one."""
     each = pictures.mean_bytes() * 3 * max(int((run.sizes > 0).sum()), 1)
-    return max(0, min(ROW_LENGTH, int(budget / each))) if each else 0
+    return max(0, min(STRIP_LENGTH, int(budget / each))) if each else 0

@@ -12,6 +12,7 @@ import numpy as np
 
 from selfsort.errors import InvalidInput
 from selfsort.metrics.external import match_clusters, scores
+from selfsort.report.arrays import finite
 from selfsort.run import LabelTable, RunFolder, Thumbnails
 from selfsort.types import F32, I64, Arrays, Json
 
@@ -102,8 +103,14 @@ class RunData:
         found = self.folder.read_array("features.npy", 2, np.float32)
         if len(found) != self.n_images:
             raise _mismatch(self.folder.path, "features.npy", len(found), self.n_images)
-        chosen: F32 = np.nan_to_num(found[rows], posinf=0, neginf=0)
-        return chosen
+        return finite(found[rows])
+
+    def soft(self) -> F32:
+        """Read the soft assignments."""
+        found = self.folder.read_array("soft.npy", 2, np.float32)
+        if len(found) != self.n_images:
+            raise _mismatch(self.folder.path, "soft.npy", len(found), self.n_images)
+        return finite(found)
 
     def class_name(self, number: int) -> str:
         """Name a true class."""

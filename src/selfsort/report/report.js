@@ -5,13 +5,13 @@
   const prefersDark = matchMedia("(prefers-color-scheme: dark)");
   const isDark = () => (root.dataset.theme ? root.dataset.theme === "dark" : prefersDark.matches);
 
-  // Pages opened from disk may be refused storage; the choice then lasts as long as the page.
-  const remembered = (value) => {
+  // A page opened from disk may be refused storage; the choice then lasts as long as the page.
+  const remember = (value) => {
     try {
       if (value) localStorage.setItem("selfsort-theme", value);
       return localStorage.getItem("selfsort-theme");
     } catch {
-      return value;
+      return null;
     }
   };
   const showTheme = () => {
@@ -19,14 +19,255 @@
     button.setAttribute("aria-label", `Switch to ${isDark() ? "light" : "dark"} colours`);
     document.dispatchEvent(new Event("themechange"));
   };
-  const stored = remembered();
+  const stored = remember();
   if (stored === "light" || stored === "dark") root.dataset.theme = stored;
   button.hidden = false;
   button.addEventListener("click", () => {
     root.dataset.theme = isDark() ? "light" : "dark";
-    remembered(root.dataset.theme);
+    remember(root.dataset.theme);
     showTheme();
   });
   prefersDark.addEventListener("change", showTheme);
   showTheme();
+  document.querySelectorAll(".map").forEach(startMap);
 })();
+
+/** Draw one map and let it be moved, zoomed and asked. Coordinates of the data run from 0 to GRID. */
+function startMap(box) {
+  const GRID = 4095;
+  const data = JSON.parse(box.querySelector("script").textContent);
+  const canvas = box.querySelector("canvas");
+  const peek = box.querySelector(".peek");
+  const pen = canvas.getContext("2d");
+  const count = data.row.length;
+  const palette = [];
+  let layout = data.neighbours;
+  let colourBy = "cluster";
+  let only = null;
+  let chosen = -1;
+  let isPinned = false;
+  let view = { x: GRID / 2, y: GRID / 2, zoom: 1 };
+  let isAsked = false;
+
+  const size = () => ({ width: canvas.clientWidth, height: canvas.clientHeight });
+  const scale = () => (Math.min(size().width, size().height) / (GRID * 1.06)) * view.zoom;
+  const toX = (x) => (x - view.x) * scale() + size().width / 2;
+  const toY = (y) => (y - view.y) * scale() + size().height / 2;
+  const isShown = (i) => only === null || data.cluster[i] === only;
+
+  function readColours() {
+    const probe = document.createElement("i");
+    box.append(probe);
+    for (let i = 0; i < data.colours; i++) {
+      probe.className = `k${i}`;
+      palette[i] = getComputedStyle(probe).getPropertyValue("--k").trim();
+    }
+    probe.remove();
+  }
+  function colourOf(i) {
+    if (colourBy === "truth") return palette[data.truth[i] % data.colours];
+    if (colourBy === "right") return data.matched[data.cluster[i]] === data.truth[i] ? palette[2] : palette[3];
+    if (colourBy === "sure") return `hsl(${20 + 1.8 * data.sure[i]} 65% 50%)`;
+    return palette[data.cluster[i] % data.colours];
+  }
+  function dot(i, radius) {
+    pen.beginPath();
+    pen.arc(toX(layout[0][i]), toY(layout[1][i]), radius, 0, 2 * Math.PI);
+  }
+  function draw() {
+    isAsked = false;
+    const { width, height } = size();
+    const ratio = devicePixelRatio || 1;
+    canvas.width = width * ratio;
+    canvas.height = height * ratio;
+    pen.scale(ratio, ratio);
+    const radius = Math.min(7, (count > 1200 ? 2.4 : 3.4) * Math.sqrt(view.zoom));
+    for (const isFront of [false, true]) {
+      for (let i = 0; i < count; i++) {
+        if (isShown(i) !== isFront) continue;
+        pen.globalAlpha = isFront ? 0.85 : 0.12;
+        pen.fillStyle = colourOf(i);
+        dot(i, radius);
+        pen.fill();
+      }
+    }
+    pen.globalAlpha = 1;
+    if (chosen >= 0) {
+      pen.strokeStyle = getComputedStyle(canvas).color;
+      pen.lineWidth = 2;
+      dot(chosen, radius + 3);
+      pen.stroke();
+      placePeek();
+    }
+  }
+  const redraw = () => {
+    if (!isAsked) requestAnimationFrame(draw);
+    isAsked = true;
+  };
+
+  const pictureOf = (row) =>
+    data.pictures[row] || document.querySelector(`#${data.anchor}run img[data-row="${row}"]`)?.src;
+  function line(text, name) {
+    const p = document.createElement("p");
+    p.textContent = text;
+    if (name) p.className = name;
+    return p;
+  }
+  function show(i, isKept = false) {
+    if (i === chosen && isKept === isPinned) return;
+    chosen = i;
+    isPinned = isKept && i >= 0;
+    peek.hidden = i < 0;
+    if (i >= 0) {
+      const cluster = data.cluster[i];
+      const parts = [line(data.name[i], "file"), line(`Cluster ${cluster}, confidence ${(data.sure[i] / 100).toFixed(2)}`)];
+      if (data.truth) parts.push(line(`True class: ${data.classes[data.truth[i]]}`));
+      const source = pictureOf(data.row[i]);
+      if (source) {
+        const picture = new Image();
+        picture.src = source;
+        picture.alt = "";
+        parts.unshift(picture);
+      }
+      if (isPinned) {
+        const link = document.createElement("a");
+        link.href = `#${data.anchor}cluster-${cluster}`;
+        link.textContent = `Go to cluster ${cluster}`;
+        parts.push(link);
+      }
+      peek.replaceChildren(...parts);
+    }
+    redraw();
+  }
+  function placePeek() {
+    const { width, height } = size();
+    const x = toX(layout[0][chosen]);
+    const y = toY(layout[1][chosen]);
+    const left = x + 14 + peek.offsetWidth > width ? x - 14 - peek.offsetWidth : x + 14;
+    const top = y - peek.offsetHeight / 2;
+    peek.style.left = `${Math.max(4, Math.min(left, width - peek.offsetWidth - 4))}px`;
+    peek.style.top = `${Math.max(4, Math.min(top, height - peek.offsetHeight - 4))}px`;
+  }
+  function nearest(x, y) {
+    let best = -1;
+    let reach = 14 ** 2;
+    for (let i = 0; i < count; i++) {
+      if (!isShown(i)) continue;
+      const away = (toX(layout[0][i]) - x) ** 2 + (toY(layout[1][i]) - y) ** 2;
+      if (away < reach) [best, reach] = [i, away];
+    }
+    return best;
+  }
+  function zoom(factor, x = size().width / 2, y = size().height / 2) {
+    const before = scale();
+    view.zoom = Math.max(0.5, Math.min(60, view.zoom * factor));
+    const gain = 1 / before - 1 / scale();
+    view.x += (x - size().width / 2) * gain;
+    view.y += (y - size().height / 2) * gain;
+    redraw();
+  }
+  function move(dx, dy) {
+    view.x -= dx / scale();
+    view.y -= dy / scale();
+    redraw();
+  }
+  function showAll() {
+    view = { x: GRID / 2, y: GRID / 2, zoom: 1 };
+    redraw();
+  }
+  function step(by) {
+    const rows = [...Array(count).keys()].filter(isShown);
+    if (!rows.length) return;
+    const next = rows[(rows.indexOf(chosen) + by + rows.length) % rows.length];
+    show(next, true);
+    const { width, height } = size();
+    const [x, y] = [toX(layout[0][next]), toY(layout[1][next])];
+    if (x < 0 || y < 0 || x > width || y > height) [view.x, view.y] = [layout[0][next], layout[1][next]];
+  }
+
+  const touches = new Map();
+  let travelled = 0;
+  canvas.addEventListener("pointerdown", (event) => {
+    touches.set(event.pointerId, event);
+    travelled = 0;
+    canvas.setPointerCapture(event.pointerId);
+  });
+  canvas.addEventListener("pointermove", (event) => {
+    const last = touches.get(event.pointerId);
+    if (!last) {
+      if (!isPinned) show(nearest(event.offsetX, event.offsetY));
+      return;
+    }
+    const [dx, dy] = [event.offsetX - last.offsetX, event.offsetY - last.offsetY];
+    travelled += Math.abs(dx) + Math.abs(dy);
+    if (touches.size === 2) {
+      const other = [...touches.values()].find((touch) => touch.pointerId !== event.pointerId);
+      const apart = (a) => Math.hypot(a.offsetX - other.offsetX, a.offsetY - other.offsetY) || 1;
+      zoom(apart(event) / apart(last), other.offsetX, other.offsetY);
+    } else if (travelled > 3) {
+      move(dx, dy);
+    }
+    touches.set(event.pointerId, event);
+  });
+  canvas.addEventListener("pointerup", (event) => {
+    touches.delete(event.pointerId);
+    if (travelled <= 3) {
+      const found = nearest(event.offsetX, event.offsetY);
+      show(found, found >= 0);
+    }
+  });
+  canvas.addEventListener("pointercancel", (event) => touches.delete(event.pointerId));
+  canvas.addEventListener("pointerleave", () => isPinned || show(-1));
+  // The wheel belongs to the page until the map has been selected.
+  canvas.addEventListener(
+    "wheel",
+    (event) => {
+      if (document.activeElement !== canvas && !event.ctrlKey) return;
+      event.preventDefault();
+      zoom(Math.exp(-event.deltaY * (event.deltaMode ? 0.05 : 0.0016)), event.offsetX, event.offsetY);
+    },
+    { passive: false },
+  );
+  const actions = {
+    ArrowLeft: () => move(40, 0),
+    ArrowRight: () => move(-40, 0),
+    ArrowUp: () => move(0, 40),
+    ArrowDown: () => move(0, -40),
+    "+": () => zoom(1.3),
+    "=": () => zoom(1.3),
+    "-": () => zoom(1 / 1.3),
+    0: showAll,
+    n: () => step(1),
+    p: () => step(-1),
+    Escape: () => show(-1),
+  };
+  canvas.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || !Object.hasOwn(actions, event.key)) return;
+    event.preventDefault();
+    actions[event.key]();
+  });
+  box.querySelectorAll("[data-zoom]").forEach((button) =>
+    button.addEventListener("click", () => ({ in: () => zoom(1.4), out: () => zoom(1 / 1.4), all: showAll })[button.dataset.zoom]()),
+  );
+  box.querySelectorAll("select").forEach((select) =>
+    select.addEventListener("change", () => {
+      if (select.dataset.choice === "colour") colourBy = select.value;
+      else layout = data[select.value];
+      redraw();
+    }),
+  );
+  const buttons = [...box.querySelectorAll("[data-cluster]")];
+  buttons.forEach((button) =>
+    button.addEventListener("click", () => {
+      const cluster = Number(button.dataset.cluster);
+      only = only === cluster ? null : cluster;
+      buttons.forEach((other) => other.setAttribute("aria-pressed", String(Number(other.dataset.cluster) === only)));
+      show(-1);
+      redraw();
+    }),
+  );
+  readColours();
+  new ResizeObserver(redraw).observe(canvas);
+  document.addEventListener("themechange", redraw);
+  addEventListener("beforeprint", draw);
+}

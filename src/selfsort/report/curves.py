@@ -1,0 +1,40 @@
+"""Training as curves: every number of events.jsonl over the steps."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from selfsort.report.charts import Line, line_chart
+from selfsort.report.html import Html, element
+from selfsort.report.read import SCORE_NAMES, RunData, number
+
+MAX_POINTS = 400
+"""Points of a curve; a longer history is thinned evenly, the last one kept."""
+
+_BOOKKEEPING = frozenset({"step", "total", "elapsed", "seconds", "images_per_second", "skipped_batches"})
+
+
+def curves(run: RunData) -> Html | None:
+    """Draw every curve; the scores share one chart. None if the method has a single step."""
+    lines = event_lines(run)
+    score_lines = [lines.pop(name) for name in SCORE_NAMES if name in lines]
+    charts = [line_chart(line.name, [line], x_title="step") for line in lines.values()]
+    if score_lines:
+        note = "Scores are computed beside the method, which never sees the labels."
+        charts.insert(0, line_chart("scores", score_lines, x_title="step", is_share=True, caption=note))
+    return element("div", {"class": "charts"}, charts) if charts else None
+
+
+def event_lines(run: RunData) -> dict[str, Line]:
+    """Return the curves by the name they have in events.jsonl."""
+    if len(run.events) < 2:
+        return {}
+    picked = np.unique(np.linspace(0, len(run.events) - 1, min(MAX_POINTS, len(run.events))).astype(int)).tolist()
+    events = [run.events[i] for i in picked]
+    steps = [float(event["step"]) for event in events]
+    lines = {}
+    for name in dict.fromkeys(name for event in events for name in event):
+        values = [number(event.get(name)) for event in events]
+        if name not in _BOOKKEEPING and sum(value is not None for value in values) >= 2:
+            lines[name] = Line(SCORE_NAMES.get(name, name.replace("_", " ")), steps, values)
+    return lines
