@@ -14,7 +14,7 @@ new agglomeration on the final features.
 Shape letters: N images, B batch, D features, P pairs, M negatives of a pair.
 
 Where we differ from the paper:
-- gamma is 1, as in the authors' code (Sec. 3.4 says 2), and distances have a margin, as there.
+- gamma is 1, as in the authors' code (the paper says 2), and distances have a margin, as there.
 - The merges are exact (`update`), the local structure uses the whole affinity matrix and is applied down to k.
 - Clusters of a few images would use up the budget of k at the end; `absorb` gives them to their nearest large one.
 - Features are always taken in evaluation mode; the released code makes those of SF from batch statistics.
@@ -25,19 +25,19 @@ Where we differ from the paper:
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from sklearn.cluster import KMeans
 from sklearn.decomposition import PCA
 from torch import Tensor
 
+from selfsort import training
 from selfsort.classic.fit import VoteModel, pixel_features, vote_state
+from selfsort.classic.kmeans import kmeans
 from selfsort.config import Config, setting
 from selfsort.errors import InvalidInput
 from selfsort.graph.affinity import digraph, global_scale, unit_rows
@@ -45,25 +45,11 @@ from selfsort.graph.agglomerate import Agglomeration, agglomerate, nearest_neigh
 from selfsort.graph.knn import nearest_neighbours
 from selfsort.graph.neighbours import Neighbours
 from selfsort.nets.convnet import ARCHITECTURES, ConvNet, plan_blocks
-from selfsort.training import (
-    EpochStats,
-    PixelTensor,
-    derive_seed,
-    pack_generator,
-    pack_module,
-    pack_optimizer,
-    run_epoch,
-    seeded_init,
-    shuffled_batches,
-    torch_generator,
-    unpack_generator,
-    unpack_module,
-    unpack_optimizer,
-)
 from selfsort.types import F32, I64, Arrays, Assignment, Clustering, Images, Method, Snapshot, State
 
-# The paper's reliability curves count the neighbours that share a class, up to this many; a sample of rows will do.
-_PURITY_NEIGHBOURS, _PURITY_ROWS = 100, 2000
+# Kept of every stage for its figures: so many images, principal components and neighbours (the paper's curves of
+# neighbours that share a class end there).
+_N_KEPT, _N_COMPONENTS, _N_NEAR = 1000, 60, 100
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,12 +90,12 @@ class JULEConfig(Config):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("K_s", "K_c", "n_neg", "epochs", "batch_size"):
+        for name in ("K_s", "K_c", "n_neg", "epochs"):
             self.require(name, getattr(self, name) >= 1, "be at least 1")
         for name in ("a", "gamma", "lr"):
-            self.require(name, 0 < getattr(self, name) < math.inf, "be positive")
+            self.require(name, getattr(self, name) > 0, "be positive")
         for name in ("lambda_", "margin", "weight_decay", "lr_gamma", "lr_power", "embedding_dim"):
-            self.require(name, 0 <= getattr(self, name) < math.inf, "be at least 0")
+            self.require(name, getattr(self, name) >= 0, "be at least 0")
         self.require("eta", 0 < self.eta < 1, "be between 0 and 1")
         self.require("momentum", 0 <= self.momentum < 1, "be at least 0 and below 1")
         self.require("alpha", self.alpha > -1, "be above -1")
@@ -120,7 +106,7 @@ class JULEConfig(Config):
 
 
 def plan_periods(n_start: int, n_clusters: int, eta: float) -> tuple[int, ...]:
-    """Sec. 3.3: clusters left after each period, which merges ceil(eta n) of its n clusters, but never below k.
+    """Clusters left after each period, which merges ceil(eta n) of its n clusters, but never below k.
 
     >>> plan_periods(1762, 10, 0.9)
     (176, 17, 10)
@@ -132,27 +118,20 @@ def plan_periods(n_start: int, n_clusters: int, eta: float) -> tuple[int, ...]:
 
 
 def learning_rate(step: int, config: JULEConfig) -> float:
-    """Sec. 4: the "inverse" schedule, not restarted between periods."""
+    """The "inverse" schedule, not restarted between periods."""
     return config.lr * float((1 + config.lr_gamma * step) ** -config.lr_power)
 
 
-@dataclass(frozen=True, eq=False)
-class Triplets:
-    """Which images of a batch to compare: (P,) anchors and positives, (P, M) negatives."""
+class Triplets(NamedTuple):
+    """Places in a batch to compare: (P,) anchors, (P,) others of their clusters, (P, M) images of other clusters."""
 
     anchor: Tensor
     positive: Tensor
-    """Another image of the anchor's cluster."""
     negative: Tensor
-    """Images of other clusters, none twice in a row."""
-
-    def to(self, device: torch.device) -> Triplets:
-        """Move the indices."""
-        return Triplets(self.anchor.to(device), self.positive.to(device), self.negative.to(device))
 
 
 def mine_triplets(labels_B: Tensor, n_neg: int, generator: torch.Generator) -> Triplets | None:
-    """Sec. 3.4: every pair i < j of one cluster, each with min(n_neg, clusters in the batch - 1) random negatives.
+    """Every pair i < j of one cluster, each with min(n_neg, clusters in the batch - 1) random negatives.
 
     None if there is no pair or no second cluster. Each pair's negatives are a uniform random subset of the images
     outside its cluster (Floyd's sampling: no rejection, memory O(P M)).
@@ -185,54 +164,58 @@ def squared_distances(features_BD: Tensor) -> Tensor:
 
 
 def triplet_loss(features_BD: Tensor, triplets: Triplets, gamma: float, margin: float) -> Tensor:
-    """Eq. (9) in its distance form: mean over triplets of max(0, gamma d(i, j) - d(i, m) + margin)."""
+    """The weighted triplet loss, by distances: mean over triplets of max(0, gamma d(i, j) - d(i, m) + margin)."""
     distance_BB = squared_distances(features_BD)
     pull_P = distance_BB[triplets.anchor, triplets.positive]
     push_PM = distance_BB[triplets.anchor[:, None], triplets.negative]
     return F.relu(gamma * pull_P[:, None] - push_PM + margin).mean()
 
 
-def merge(
-    features: F32, neighbours: Neighbours, labels: I64, n_clusters: int, config: JULEConfig, *, is_last: bool
-) -> Agglomeration:
-    """Eq. (5): merge the clusters of least loss on the graph of these features until `n_clusters` are left."""
+@dataclass(frozen=True, eq=False)
+class View:
+    """The images as clustering sees them at one stage."""
+
+    features: F32
+    neighbours: Neighbours
+
+
+def look(features: F32, config: JULEConfig, device: torch.device) -> View:
+    """Find each image's K_s nearest neighbours."""
+    return View(features, nearest_neighbours(features, config.K_s, device=device))
+
+
+def merge(view: View, labels: I64, n_clusters: int, config: JULEConfig, *, absorb: bool = False) -> Agglomeration:
+    """Merge the clusters of least loss, L(C) = -A1 - lambda / (K_c - 1) sum_q (A1 - Aq), down to `n_clusters`."""
     return agglomerate(
-        digraph(neighbours, config.graph, config.a),
+        digraph(view.neighbours, config.graph, config.a),
         labels,
         n_clusters,
         update=config.update,
         alpha=config.alpha,
         structure_weight=config.lambda_,
         n_structure=config.K_c,
-        absorb=config.absorb and is_last,
-        features=features,
+        absorb=absorb,
+        features=view.features,
     )
 
 
-def first_clusters(features: F32, neighbours: Neighbours, config: JULEConfig, seed: int) -> tuple[I64, tuple[str, ...]]:
-    """Sec. 4: nearest-neighbour components of the pixels (or k-means), and what to tell the user about them."""
+def first_clusters(view: View, config: JULEConfig, seed: int) -> tuple[I64, tuple[str, ...]]:
+    """Return the clusters to start from, and what to tell the user about them."""
+    n = len(view.features)
     if config.init == "kmeans":
-        labels = _kmeans(features, max(len(features) // 4, config.n_clusters), seed)
+        found = kmeans(view.features, max(n // 4, config.n_clusters), seed=seed, n_restarts=1).labels
+        labels = np.unique(found, return_inverse=True)[1].astype(np.int64)  # duplicates leave clusters empty
     else:
-        labels = nearest_neighbour_components(neighbours)
+        labels = nearest_neighbour_components(view.neighbours)
     n_found = int(labels.max()) + 1
     if n_found >= config.n_clusters:
         return labels, ()
     # Halfway (in size) between single images and k clusters: small enough to be pure, large enough to hold pairs.
-    n_start = math.isqrt(len(features) * config.n_clusters)
-    finer = merge(features, neighbours, np.arange(len(features)), n_start, config, is_last=False)
-    return finer.labels, (
+    n_start = math.isqrt(n * config.n_clusters)
+    return merge(view, np.arange(n), n_start, config).labels, (
         f"Linking nearest neighbours left {n_found} clusters, fewer than the {config.n_clusters} asked for, "
         f"so merging single images to {n_start} clusters made the start.",
     )
-
-
-def _kmeans(features: F32, n_clusters: int, seed: int) -> I64:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # duplicates leave clusters empty; they are dropped below
-        found = KMeans(n_clusters, n_init=1, random_state=derive_seed(seed, "k-means") % 2**32).fit_predict(features)
-    labels: I64 = np.unique(found, return_inverse=True)[1].astype(np.int64)
-    return labels
 
 
 # --- network -------------------------------------------------------------------------------------------------------
@@ -248,7 +231,7 @@ def encode(net: ConvNet, images: Images, device: torch.device, layer: str = "top
     """Return a layer's output for all images, in evaluation mode; unit rows, except for a low-dimensional top."""
     height, width, _ = images.shape
     chunk = 2 ** max(3, 19 - math.ceil(math.log2(height * width)))  # about as many pixels at a time for any size
-    pixels = PixelTensor(images, device)
+    pixels = training.PixelTensor(images, device)
     net.eval()
     with torch.inference_mode():
         parts = [net.layer(pixels.floats(idx), layer).float().cpu().numpy() for idx in pixels.chunks(chunk)]
@@ -260,176 +243,138 @@ def encode(net: ConvNet, images: Images, device: torch.device, layer: str = "top
 
 # --- training ------------------------------------------------------------------------------------------------------
 
-
 _COUNTERS = ("step", "period", "epoch", "iteration")
 
 
-@dataclass(eq=False)
 class _Run:
     """Everything that changes while training; all of it is in the resume state."""
 
-    images: Images
-    config: JULEConfig
-    device: torch.device
-    net: ConvNet
-    optimizer: torch.optim.SGD
-    shuffling: torch.Generator
-    sampling: torch.Generator
-    labels: I64 = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    counts: tuple[int, ...] = ()
-    """Clusters to reach, period by period."""
-    step: int = 0
-    period: int = 0
-    epoch: int = 0
-    """Epochs done in this period."""
-    iteration: int = 0
-    """Optimiser steps done, over all periods."""
-
-    @classmethod
-    def new(cls, images: Images, config: JULEConfig, device: torch.device, seed: int) -> _Run:
-        with seeded_init(seed):
-            net = build_network(images.shape, config).to(device)
-        optimizer = torch.optim.SGD(
-            net.parameters(), lr=config.lr, momentum=config.momentum, weight_decay=config.weight_decay
+    def __init__(self, images: Images, config: JULEConfig, device: torch.device, seed: int) -> None:
+        self.images, self.config, self.device = images, config, device
+        with training.seeded_init(seed):
+            self.net = build_network(images.shape, config).to(device)
+        self.optimizer = torch.optim.SGD(
+            self.net.parameters(), lr=config.lr, momentum=config.momentum, weight_decay=config.weight_decay
         )
-        shuffling, sampling = torch_generator(seed, "batches"), torch_generator(seed, "negatives")
-        return cls(images, config, device, net, optimizer, shuffling, sampling)
-
-    @classmethod
-    def resumed(cls, images: Images, config: JULEConfig, device: torch.device, state: State) -> _Run:
-        run = cls.new(images, config, device, seed=0)
-        unpack_module("net", run.net, state.arrays)
-        unpack_optimizer("optimizer", run.optimizer, state.arrays)
-        unpack_generator(run.shuffling, state.arrays["shuffling"])
-        unpack_generator(run.sampling, state.arrays["sampling"])
-        run.labels = state.arrays["labels"].copy()
-        run.counts = tuple(state.arrays["counts"].tolist())
-        for name in _COUNTERS:
-            setattr(run, name, int(state.meta[name]))
-        return run
+        self.generators = {name: training.torch_generator(seed, name) for name in ("batches", "negatives")}
+        self.labels: I64 = np.zeros(len(images), dtype=np.int64)
+        self.counts: tuple[int, ...] = ()  # clusters to reach, period by period
+        self.n_epochs = config.epochs if config.control == "none" else 0
+        self.step = self.period = self.epoch = 0  # snapshots and periods done; epochs done in this period
+        self.iteration = 0  # optimiser steps done, over all periods
 
     def state(self) -> State:
         arrays = {
-            **pack_module("net", self.net),
-            **pack_optimizer("optimizer", self.optimizer),
-            "shuffling": pack_generator(self.shuffling),
-            "sampling": pack_generator(self.sampling),
+            **training.pack_module("net", self.net),
+            **training.pack_optimizer("optimizer", self.optimizer),
+            **{name: training.pack_generator(generator) for name, generator in self.generators.items()},
             "labels": self.labels.copy(),
             "counts": np.array(self.counts, dtype=np.int64),
         }
         return State(arrays, {name: getattr(self, name) for name in _COUNTERS})
 
-    @property
-    def n_epochs(self) -> int:
-        return self.config.epochs if self.config.control == "none" else 0
+    def load(self, state: State) -> None:
+        training.unpack_module("net", self.net, state.arrays)
+        training.unpack_optimizer("optimizer", self.optimizer, state.arrays)
+        for name, generator in self.generators.items():
+            training.unpack_generator(generator, state.arrays[name])
+        self.labels, self.counts = state.arrays["labels"].copy(), tuple(state.arrays["counts"].tolist())
+        for name in _COUNTERS:
+            setattr(self, name, int(state.meta[name]))
 
     def snapshot(self, phase: str, event: Mapping[str, Any], **rest: Any) -> Snapshot:
         self.step += 1
         total = 1 + len(self.counts) * (self.n_epochs + 1)
-        return Snapshot(
-            self.step, total, self.labels, {"phase": phase, "period": self.period, **event}, self.state, **rest
-        )
+        event = {"phase": phase, "period": self.period, **event}
+        return Snapshot(self.step, total, self.labels, event, self.state, **rest)
+
+    def train_epoch(self) -> training.EpochStats:
+        config, labels_N = self.config, torch.from_numpy(self.labels)
+        pixels = training.PixelTensor(self.images, self.device)
+
+        def step(batch_B: Tensor) -> Tensor | None:
+            triplets = mine_triplets(labels_N[batch_B], config.n_neg, self.generators["negatives"])
+            if triplets is None:
+                return None
+            self.optimizer.param_groups[0]["lr"] = learning_rate(self.iteration, config)
+            self.iteration += 1
+            features_BD = self.net(pixels.floats(batch_B))
+            if not config.embedding_dim:
+                features_BD = F.normalize(features_BD, eps=1e-8)
+            triplets = Triplets(*(places.to(self.device) for places in triplets))
+            return triplet_loss(features_BD, triplets, config.gamma, config.margin)
+
+        batches = training.shuffled_batches(len(labels_N), config.batch_size, self.generators["batches"])
+        what = f"period {self.period + 1} of {len(self.counts)}, epoch {self.epoch + 1} of {self.n_epochs}"
+        return training.run_epoch(step, batches, self.optimizer, what=what, total=len(labels_N))
 
 
 def train(
     images: Images, config: JULEConfig, *, device: torch.device, seed: int, resume: State | None = None
 ) -> Iterator[Snapshot]:
-    """Yield a snapshot for the start, each epoch and each merge round; RC labels come with the last one."""
-    # The controls and the low-dimensional embedding never cluster what the network makes of the images.
+    """Yield a snapshot for the start, each epoch and each merge round; the last one re-runs the clustering (RC)."""
+    # The raw control and the low-dimensional embedding never cluster what the network makes of the images.
     is_by_pixels = config.control == "raw" or config.embedding_dim > 0
-    is_new = resume is None
-    run = _Run.new(images, config, device, seed) if resume is None else _Run.resumed(images, config, device, resume)
-    if is_new or is_by_pixels:
-        view = _look(pixel_features(images), config, device)
-    if is_new:
-        run.labels, notes = first_clusters(view.features, view.neighbours, config, seed)
+    run = _Run(images, config, device, seed)
+    if resume is None or is_by_pixels:
+        view = look(pixel_features(images), config, device)
+    if resume is None:
+        run.labels, notes = first_clusters(view, config, seed)
         run.counts = plan_periods(int(run.labels.max()) + 1, config.n_clusters, config.eta)
         yield run.snapshot("start", {}, warnings=notes, history=_stage(view, run.labels))
+    else:
+        run.load(resume)
     while True:
         while run.epoch < run.n_epochs:
-            stats = _train_epoch(run)
+            stats = run.train_epoch()
             run.epoch += 1
             yield run.snapshot("train", stats.event())
         if not is_by_pixels:
-            view = _look(encode(run.net, images, device), config, device)
+            view = look(encode(run.net, images, device), config, device)
         is_last = run.period == len(run.counts) - 1
-        merged = merge(view.features, view.neighbours, run.labels, run.counts[run.period], config, is_last=is_last)
+        merged = merge(view, run.labels, run.counts[run.period], config, absorb=config.absorb and is_last)
         run.labels, run.period, run.epoch = merged.labels, run.period + 1, 0
         if is_last:
             break
-        history = _stage(view, run.labels)
-        yield run.snapshot("merge", {"isolated": merged.n_isolated}, warnings=merged.warnings, history=history)
+        event = {"isolated": merged.n_isolated}
+        yield run.snapshot("merge", event, warnings=merged.warnings, history=_stage(view, run.labels))
     yield _finish(run, view, merged)
 
 
-def _train_epoch(run: _Run) -> EpochStats:
-    config, net = run.config, run.net
-    pixels, labels_N = PixelTensor(run.images, run.device), torch.from_numpy(run.labels)
-
-    def step(batch_B: Tensor) -> Tensor | None:
-        triplets = mine_triplets(labels_N[batch_B], config.n_neg, run.sampling)
-        if triplets is None:
-            return None
-        run.optimizer.param_groups[0]["lr"] = learning_rate(run.iteration, config)
-        run.iteration += 1
-        features_BD = net(pixels.floats(batch_B))
-        if not net.is_embedding:
-            features_BD = F.normalize(features_BD, eps=1e-8)
-        return triplet_loss(features_BD, triplets.to(run.device), config.gamma, config.margin)
-
-    batches = shuffled_batches(len(labels_N), config.batch_size, run.shuffling)
-    what = f"period {run.period + 1} of {len(run.counts)}, epoch {run.epoch + 1} of {run.n_epochs}"
-    return run_epoch(step, batches, run.optimizer, what=what, total=len(labels_N))
-
-
-@dataclass(frozen=True, eq=False)
-class _View:
-    """The images as clustering sees them at one stage."""
-
-    features: F32
-    neighbours: Neighbours
-
-
-def _look(features: F32, config: JULEConfig, device: torch.device) -> _View:
-    return _View(features, nearest_neighbours(features, config.K_s, device=device))
-
-
-def _stage(view: _View, labels: I64) -> Arrays:
-    """Keep what the figures of the stages need: labels, three principal components, who is near whom (a sample)."""
-    features = view.features
+def _stage(view: View, labels: I64) -> Arrays:
+    """Keep what the figures of a stage need: labels, principal components, and who is near whom, of a sample."""
+    features, n = view.features, len(view.features)
     with np.errstate(invalid="ignore", divide="ignore"):  # all images alike: no variance to share out
-        pca = PCA(min(3, *features.shape), svd_solver="randomized", random_state=0).fit_transform(features)
-    rows = np.unique(np.linspace(0, len(features) - 1, min(_PURITY_ROWS, len(features))).astype(np.int64))
-    near = nearest_neighbours(features, _PURITY_NEIGHBOURS + 1, queries=features[rows]).idx
-    self_last = np.argsort(near == rows[:, None], axis=1, kind="stable")[:, :_PURITY_NEIGHBOURS]
+        pca = PCA(min(_N_COMPONENTS, *features.shape), svd_solver="randomized", random_state=0)
+        components = pca.fit_transform(features).astype(np.float32)
+    rows = np.unique(np.linspace(0, n - 1, min(_N_KEPT, n)).astype(np.int64))
+    near = nearest_neighbours(features, _N_NEAR + 1, queries=features[rows]).idx
+    others = np.argsort(near == rows[:, None], axis=1, kind="stable")[:, : min(_N_NEAR, n - 1)]  # itself comes last
     return {
-        "labels": labels.astype(np.int32),
-        "pca3": pca.astype(np.float32),
-        "purity_rows": rows.astype(np.int32),
-        "purity_neighbours": np.take_along_axis(near, self_last[:, : len(features) - 1], axis=1).astype(np.int32),
+        "rows": rows,
+        "labels": labels[rows],
+        "features": components[rows],
+        "neighbours": np.take_along_axis(near, others, axis=1).astype(np.int32),
+        "all_labels": labels.astype(np.int32),
+        "pca3": components[:, :3].copy(),
     }
 
 
-def _finish(run: _Run, view: _View, merged: Agglomeration) -> Snapshot:
+def _finish(run: _Run, view: View, merged: Agglomeration) -> Snapshot:
     """Re-run the clustering on the final features (RC) and pack the result; the last merge gave SF."""
     config, device = run.config, run.device
-    labels_sf, start = run.labels, nearest_neighbour_components(view.neighbours)
-    again = merge(view.features, view.neighbours, start, config.n_clusters, config, is_last=True)
+    start = nearest_neighbour_components(view.neighbours)
+    again = merge(view, start, config.n_clusters, config, absorb=config.absorb)
     run.labels = again.labels
-    history = {**_stage(view, again.labels), "labels_sf": labels_sf.astype(np.int32)}
+    history = {**_stage(view, again.labels), "all_labels_sf": merged.labels.astype(np.int32)}
     if config.embedding_dim:
-        view = _look(encode(run.net, run.images, device), config, device)
-    votes = vote_state(
-        view.features, again.labels, config.n_clusters, config.K_s, global_scale(view.neighbours, config.a)
-    )
-    model = State({**votes.arrays, **pack_module("net", run.net)}, {**votes.meta, "shape": list(run.images.shape)})
+        view = look(encode(run.net, run.images, device), config, device)
+    scale = global_scale(view.neighbours, config.a)
+    model = vote_state(view.features, again.labels, config.n_clusters, config.K_s, scale)
+    model.arrays.update(training.pack_module("net", run.net))
+    model.meta["shape"] = list(run.images.shape)
+    extras: Arrays = {"labels_sf": merged.labels, "merges": again.merges, "merge_affinity": again.affinity}
     soft = VoteModel(model, device).assign(view.features)
-    extras: Arrays = {
-        "labels_sf": labels_sf,
-        "merges": again.merges,
-        "merge_affinity": again.affinity,
-        "merge_sizes": again.sizes,
-    }
     result = Clustering(again.labels, soft, view.features, model, extras)
     event = {"isolated": again.n_isolated, "absorbed": again.n_absorbed, "absorbed_sf": merged.n_absorbed}
     return run.snapshot("recluster", event, warnings=again.warnings, history=history, result=result)
@@ -441,9 +386,9 @@ class JULEModel:
     def __init__(self, config: JULEConfig, state: State, device: torch.device) -> None:
         height, width, channels = (int(side) for side in state.meta["shape"])
         self.shape, self.device, self.is_raw = (height, width, channels), device, config.control == "raw"
-        with seeded_init(0):
+        with training.seeded_init(0):
             self.net = build_network(self.shape, config).to(device)
-        unpack_module("net", self.net, state.arrays)
+        training.unpack_module("net", self.net, state.arrays)
         self.votes = VoteModel(state, device)
 
     def apply(self, images: Images, layer: str = "top") -> Assignment:
