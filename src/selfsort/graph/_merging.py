@@ -1,0 +1,225 @@
+"""Around the merge kernel: build its tables, let them grow, help it over clusters without affinity, keep history."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.sparse import csr_array
+
+from selfsort.errors import invalid
+from selfsort.graph import _agglomerate_kernels as kernels
+from selfsort.graph._agglomerate_kernels import I8, Graph, MergeRule, MergeState, Records
+from selfsort.progress import track
+from selfsort.types import F64, I64
+
+BY_AFFINITY, BY_ISOLATION, BY_ABSORPTION = 0, 1, 2
+
+
+@dataclass(frozen=True, eq=False)
+class History:
+    """Merges in order; clusters are numbered as in SciPy's linkage (see `Agglomeration`)."""
+
+    n_start: int
+    merges: I64
+    affinity: F64
+    reasons: I8
+    sizes: I64
+    """(n_start + merges,) images in each cluster that ever existed."""
+
+    def cut(self, n_merges: int) -> History:
+        """Return the first merges only."""
+        return replace(
+            self,
+            merges=self.merges[:n_merges],
+            affinity=self.affinity[:n_merges],
+            reasons=self.reasons[:n_merges],
+            sizes=self.sizes[: self.n_start + n_merges],
+        )
+
+    def roots(self) -> I64:
+        """Return, for each start cluster, the number of the cluster it ended in."""
+        root = np.arange(len(self.sizes))
+        for m in range(len(self.merges) - 1, -1, -1):
+            root[self.merges[m]] = root[self.n_start + m]
+        return root[: self.n_start]
+
+    def labels(self) -> I64:
+        """Return the final label 0..k-1 of each start cluster, by lowest start cluster."""
+        _, first, inverse = np.unique(self.roots(), return_index=True, return_inverse=True)
+        labels: I64 = np.argsort(np.argsort(first))[inverse].astype(np.int64)
+        return labels
+
+
+def merge_down(
+    weights: csr_array, labels: I64, n_clusters: int, rule: MergeRule, features: npt.NDArray[Any] | None
+) -> History:
+    """Merge the start clusters 0..c-1 until `n_clusters` are left."""
+    n_start = int(labels.max()) + 1
+    graph = _arcs_both_ways(weights)
+    state = _first_state(weights, graph, labels, rule)
+    kernels.start(state, rule)
+    reasons = np.zeros(max(n_start - n_clusters, 0), dtype=np.int8)
+    centroids: _Centroids | None = None
+    # A hundred stops on the way: progress is shown and an interrupt is heard.
+    stops = np.unique(np.linspace(n_clusters, n_start, 101).astype(np.int64))[-2::-1]
+    for stop in track(stops, "merging clusters", len(stops)):
+        first = second = -1
+        while (outcome := kernels.run(graph, state, rule, int(stop), first, second)) != kernels.DONE:
+            if outcome == kernels.FULL:
+                state, first, second = _grown(state), -1, -1  # a pair passed in is merged before room runs out
+                continue
+            centroids = centroids or _Centroids(features, labels, n_start)
+            first, second = centroids.closest_to_smallest(state)
+            reasons[state.counts[kernels.N_MERGED]] = BY_ISOLATION
+    merges = state.merges[: state.counts[kernels.N_MERGED]]
+    return History(
+        n_start=n_start,
+        merges=np.stack([merges["first"], merges["second"]], axis=1),
+        affinity=merges["affinity"].copy(),
+        reasons=reasons,
+        sizes=np.concatenate([np.bincount(labels), merges["size"]]),
+    )
+
+
+def member_sums(features: npt.NDArray[Any], labels: I64, n_labels: int) -> F64:
+    """Return the (n_labels, D) sums of the features of each cluster."""
+    members_CN = _indicator(labels, n_labels)
+    sums = np.empty((n_labels, features.shape[1]))
+    for begin in range(0, features.shape[1], 64):  # a few columns at a time: no float64 copy of all features
+        columns = slice(begin, begin + 64)
+        sums[:, columns] = members_CN @ features[:, columns].astype(np.float64)
+    return sums
+
+
+class _Centroids:
+    """Feature sums of the clusters by name, brought up to date from the merge history when asked."""
+
+    def __init__(self, features: npt.NDArray[Any] | None, labels: I64, n_start: int) -> None:
+        if features is None:
+            raise invalid(
+                "features",
+                "be given when the graph falls into more pieces than n_clusters",
+                None,
+                "Pass features, or raise the number of neighbours.",
+            )
+        self.sums = member_sums(features, labels, n_start)
+        self.name_of = np.arange(2 * n_start)
+        self.n_seen = 0
+
+    def closest_to_smallest(self, state: MergeState) -> tuple[int, int]:
+        """Return the handles of the smallest cluster and of the one with the nearest centroid; ties by name."""
+        n_start, n_merged = len(state.clusters), int(state.counts[kernels.N_MERGED])
+        for m in range(self.n_seen, n_merged):
+            kept, gone = self.name_of[state.merges["first"][m]], self.name_of[state.merges["second"][m]]
+            self.sums[kept] += self.sums[gone]
+            self.name_of[n_start + m] = kept
+        self.n_seen = n_merged
+        names = np.flatnonzero(state.names["handle"] != -1)
+        handles = state.names["handle"][names]
+        sizes = state.clusters["size"][handles]
+        smallest = int(np.argmin(sizes))
+        gaps = self.sums[names] / sizes[:, None] - self.sums[names[smallest]] / sizes[smallest]
+        sq_dist = np.einsum("cd,cd->c", gaps, gaps)
+        sq_dist[smallest] = np.inf
+        return int(handles[smallest]), int(handles[np.argmin(sq_dist)])
+
+
+def _indicator(labels: I64, n_labels: int) -> csr_array:
+    """Return the (n_labels, N) table with a one where an item belongs to a cluster."""
+    n_items = len(labels)
+    return csr_array((np.ones(n_items), (labels, np.arange(n_items))), shape=(n_labels, n_items))
+
+
+def _arcs_both_ways(weights: csr_array) -> Graph:
+    out = weights.astype(np.float64, copy=True)
+    out.eliminate_zeros()
+    return Graph(*_arcs(out), *_arcs(out.T.tocsr()))
+
+
+def _arcs(weights: csr_array) -> tuple[I64, Records]:
+    arcs = np.zeros(weights.nnz, dtype=kernels.ARC)
+    arcs["item"], arcs["weight"] = weights.indices, weights.data
+    return weights.indptr.astype(np.int64), arcs
+
+
+def _first_state(weights: csr_array, graph: Graph, labels: I64, rule: MergeRule) -> MergeState:
+    """Fill the tables for the start clusters."""
+    n_items, n_start = len(labels), int(labels.max()) + 1
+    ends, flows = _first_edges(weights, labels, n_start)
+    n_edges = len(ends)
+    n_places = n_edges + 2 * n_start
+    clusters = np.zeros(n_start, dtype=kernels.CLUSTER)
+    items = np.zeros(n_items, dtype=kernels.ITEM)
+    halves = np.zeros(2 * n_places, dtype=kernels.HALF)
+    items["next"], clusters["first_item"], clusters["last_item"] = _chains(labels, n_items, n_start)
+    halves["next"], clusters["first_half"], clusters["last_half"] = _chains(ends.ravel(), 2 * n_places, n_start)
+    halves["owner"] = kernels.UNLINKED
+    halves["owner"][: 2 * n_edges], halves["flow"][: 2 * n_edges] = ends.ravel(), flows.ravel()
+    clusters["name"] = clusters["tree_id"] = np.arange(n_start)
+    clusters["half_to"] = -1
+    clusters["size"] = np.bincount(labels)
+    clusters["n_arcs"] = np.bincount(labels, np.diff(graph.out_ptr) + np.diff(graph.into_ptr))
+    n_names = 1 << max(n_start - 1, 1).bit_length()
+    names = np.zeros(n_names, dtype=kernels.NAME)
+    names["handle"], names["score"] = -1, -1.0
+    names["handle"][:n_start] = np.arange(n_start)
+    return MergeState(
+        label=labels.astype(np.int32),
+        items=items,
+        clusters=clusters,
+        names=names,
+        winner=np.tile(np.arange(n_names, dtype=np.int32), 2),
+        halves=halves,
+        free=np.roll(np.arange(n_places, dtype=np.int32), -n_edges),
+        counts=np.array([n_start, 0, n_places - n_edges], dtype=np.int64),
+        merges=np.zeros(n_start, dtype=kernels.MERGE),
+        touched=np.zeros(n_items, dtype=np.int32),
+        crossed=np.zeros(n_start, dtype=np.int32),
+        top=np.zeros(rule.n_structure),
+    )
+
+
+def _first_edges(weights: csr_array, labels: I64, n_start: int) -> tuple[I64, F64]:
+    """Return the pairs of start clusters with an affinity, and the flows U into each of the two."""
+    members_CN = _indicator(labels, n_start)
+    arriving_CN = members_CN @ weights
+    leaving_CN = members_CN @ weights.T
+    flow_CC = (arriving_CN.multiply(leaving_CN) @ members_CN.T).tocoo()
+    is_used = (flow_CC.row != flow_CC.col) & (flow_CC.data > 0)
+    into, source, value = flow_CC.row[is_used], flow_CC.col[is_used], flow_CC.data[is_used]
+    low, high = np.minimum(into, source).astype(np.int64), np.maximum(into, source).astype(np.int64)
+    keys, place = np.unique(low * n_start + high, return_inverse=True)
+    flows = np.zeros((len(keys), 2))
+    flows[place, (into == high).astype(np.int64)] = value
+    return np.stack([keys // n_start, keys % n_start], axis=1), flows
+
+
+def _chains(owners: I64, n_places: int, n_owners: int) -> tuple[I64, I64, I64]:
+    """Return next, first and last of one linked list per owner, in ascending order; -1 is the end."""
+    order = np.argsort(owners, kind="stable")
+    sorted_owners = owners[order]
+    following = np.full(n_places, -1, dtype=np.int64)
+    is_inside = sorted_owners[1:] == sorted_owners[:-1]
+    following[order[:-1][is_inside]] = order[1:][is_inside]
+    first, last = np.full(n_owners, -1, dtype=np.int64), np.full(n_owners, -1, dtype=np.int64)
+    first[sorted_owners[::-1]] = order[::-1]  # of several assignments to an owner the last one stays
+    last[sorted_owners] = order
+    return following, first, last
+
+
+def _grown(state: MergeState) -> MergeState:
+    """Return the state with half as many edge places again, and at least one more per start cluster."""
+    n_old = len(state.free)
+    n_new = n_old + n_old // 2 + len(state.clusters)
+    halves = np.zeros(2 * n_new, dtype=kernels.HALF)
+    halves["owner"] = kernels.UNLINKED
+    halves[: 2 * n_old] = state.halves
+    n_free = int(state.counts[kernels.N_FREE])
+    free = np.zeros(n_new, dtype=np.int32)
+    free[:n_free] = state.free[:n_free]
+    free[n_free : n_free + n_new - n_old] = np.arange(n_old, n_new)
+    state.counts[kernels.N_FREE] += n_new - n_old
+    return state._replace(halves=halves, free=free)

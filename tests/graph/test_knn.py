@@ -1,0 +1,219 @@
+from __future__ import annotations
+
+import builtins
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.oracles import graph_knn as oracle
+
+from selfsort import progress
+from selfsort.errors import InvalidInput, MissingData
+from selfsort.graph.knn import approximate_neighbours, find_neighbours, nearest_neighbours
+from selfsort.types import F32
+
+
+def points(seed: int, n_items: int, n_features: int) -> F32:
+    return np.random.default_rng(seed).standard_normal((n_items, n_features)).astype(np.float32)
+
+
+def check_against_oracle(
+    features: npt.NDArray[Any], n_neighbours: int, queries: npt.NDArray[Any] | None = None, block_bytes: int = 2**20
+) -> None:
+    found = nearest_neighbours(features, n_neighbours, queries=queries, block_bytes=block_bytes)
+    idx, sq_dist = oracle.nearest(features, n_neighbours, queries)
+    np.testing.assert_array_equal(found.idx, idx)
+    # The oracle adds in another order; one unit in the last place may differ.
+    np.testing.assert_allclose(found.sq_dist, sq_dist, rtol=2e-7)
+
+
+def test_four_points_on_a_line() -> None:
+    found = nearest_neighbours(np.array([[0.0], [1.0], [3.0], [7.0]]), 2)
+    assert found.idx.tolist() == [[1, 2], [0, 2], [1, 0], [2, 1]]
+    assert found.sq_dist.tolist() == [[1, 9], [1, 4], [4, 9], [16, 36]]
+    assert found.idx.dtype == np.int64
+    assert found.sq_dist.dtype == np.float32
+    assert not found.is_short
+
+
+@settings(derandomize=True, max_examples=25, deadline=None)
+@given(
+    seed=st.integers(0, 10**6),
+    n_items=st.integers(2, 60),
+    n_features=st.integers(1, 9),
+    n_neighbours=st.integers(1, 12),
+    n_block_rows=st.integers(1, 70),
+)
+def test_equals_the_oracle(seed: int, n_items: int, n_features: int, n_neighbours: int, n_block_rows: int) -> None:
+    features = points(seed, n_items, n_features)
+    check_against_oracle(features, n_neighbours, block_bytes=4 * n_items * n_block_rows)
+    check_against_oracle(features, n_neighbours, queries=points(seed + 1, 5, n_features))
+
+
+@settings(derandomize=True, max_examples=15, deadline=None)
+@given(seed=st.integers(0, 10**6), n_neighbours=st.integers(1, 6))
+def test_equal_distances_go_to_the_lowest_index(seed: int, n_neighbours: int) -> None:
+    # Few distinct points on a grid: most distances tie, far beyond the spare candidates.
+    features = np.random.default_rng(seed).integers(0, 3, (80, 2)).astype(np.float32)
+    check_against_oracle(features, n_neighbours, block_bytes=4 * 80 * 7)
+
+
+def test_duplicates_are_neighbours_at_distance_zero_and_self_is_not() -> None:
+    features = np.concatenate([np.full((30, 5), 0.1), np.full((30, 5), 0.7)]).astype(np.float32)
+    found = nearest_neighbours(features, 20)
+    assert (found.sq_dist == 0).all()
+    assert found.idx[0].tolist() == list(range(1, 21))
+    assert found.idx[5].tolist() == [0, 1, 2, 3, 4, *range(6, 21)]
+    assert found.idx[59].tolist() == list(range(30, 50))
+
+
+def test_close_points_far_from_the_origin_lose_nothing_to_cancellation() -> None:
+    # |q|^2 + |x|^2 - 2 q.x has no correct digit here: the squares are 10^8 times the distances.
+    offsets = np.random.default_rng(0).random((200, 3)).astype(np.float32)
+    check_against_oracle(offsets + np.float32(3e3), 5)
+
+
+def test_self_is_excluded_when_it_is_not_the_nearest_by_rounding() -> None:
+    features = np.repeat(points(3, 40, 50), 2, axis=0) * 100
+    found = nearest_neighbours(features, 3)
+    assert not (found.idx == np.arange(80)[:, None]).any()
+    assert found.idx[:, 0].tolist() == [i ^ 1 for i in range(80)]
+
+
+def test_queries_may_find_themselves() -> None:
+    features = points(0, 10, 3)
+    assert nearest_neighbours(features, 1, queries=features[4:6]).idx.tolist() == [[4], [5]]
+
+
+def test_fewer_items_than_neighbours_is_told() -> None:
+    found = nearest_neighbours(points(0, 4, 2), 20)
+    assert found.idx.shape == (4, 3)
+    assert found.n_asked == 20
+    assert found.is_short
+    assert nearest_neighbours(points(0, 1, 2), 20).idx.shape == (1, 0)
+    assert nearest_neighbours(points(0, 4, 2), 20, queries=points(1, 2, 2)).idx.shape == (2, 4)
+
+
+def test_thread_count_and_blocks_do_not_matter() -> None:
+    features = points(5, 700, 33)
+    n_threads = torch.get_num_threads()
+    try:
+        torch.set_num_threads(1)
+        one = nearest_neighbours(features, 10, block_bytes=4 * 700 * 64)
+        torch.set_num_threads(2)
+        two = nearest_neighbours(features, 10)
+    finally:
+        torch.set_num_threads(n_threads)
+    np.testing.assert_array_equal(one.idx, two.idx)
+    np.testing.assert_array_equal(one.sq_dist, two.sq_dist)
+
+
+def test_integers_are_accepted_and_not_changed() -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (50, 16), dtype=np.uint8)
+    before = pixels.copy()
+    check_against_oracle(pixels, 4)
+    np.testing.assert_array_equal(pixels, before)
+
+
+def test_progress_is_reported_block_by_block() -> None:
+    calls: list[int] = []
+
+    class Listener:
+        def start(self, what: str, total: int) -> int:
+            assert what == "nearest neighbours"
+            calls.append(total)
+            return 0
+
+        def advance(self, task: int, amount: int) -> None:
+            calls.append(amount)
+
+        def finish(self, task: int) -> None:
+            calls.append(-1)
+
+    with progress.listening(Listener()):
+        nearest_neighbours(points(0, 30, 2), 3, block_bytes=4 * 30 * 10)
+    assert calls == [3, 1, 1, 1, -1]
+
+
+@pytest.mark.parametrize(
+    ("features", "n_neighbours", "queries", "message"),
+    [
+        (np.zeros((3, 2)), 0, None, "n_neighbours must be at least 1; got 0"),
+        (np.zeros(3), 1, None, "features must be a table"),
+        (np.zeros((0, 2)), 1, None, "features must be a table"),
+        (np.array([[0.0, np.nan]]), 1, None, "features must be finite"),
+        (np.zeros((3, 2)), 1, np.zeros((3, 4)), r"queries must have as many columns as features \(2\); got 4"),
+    ],
+)
+def test_bad_input(
+    features: npt.NDArray[Any], n_neighbours: int, queries: npt.NDArray[Any] | None, message: str
+) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        nearest_neighbours(features, n_neighbours, queries=queries)
+
+
+def test_approximate_search_finds_most_and_measures_exactly() -> None:
+    pytest.importorskip("faiss")
+    draw = np.random.default_rng(0)
+    features = (draw.standard_normal((20, 16))[draw.integers(0, 20, 3000)] + draw.normal(0, 0.3, (3000, 16))).astype(
+        np.float32
+    )
+    features[1500] = features[0]
+    exact = nearest_neighbours(features, 10)
+    found = approximate_neighbours(features, 10)
+    recall = np.mean([len(set(a) & set(b)) for a, b in zip(exact.idx, found.idx, strict=True)]) / 10
+    assert recall > 0.98
+    assert found.idx[0, 0] == 1500
+    assert found.idx[1500, 0] == 0
+    assert not (found.idx == np.arange(3000)[:, None]).any()
+    is_same = (exact.idx == found.idx).all(axis=1)
+    np.testing.assert_array_equal(exact.sq_dist[is_same], found.sq_dist[is_same])
+
+
+def test_approximate_search_of_few_items_is_complete() -> None:
+    pytest.importorskip("faiss")
+    features = points(0, 30, 4)
+    found = approximate_neighbours(features, 50, queries=points(1, 6, 4))
+    np.testing.assert_array_equal(found.idx, nearest_neighbours(features, 50, queries=points(1, 6, 4)).idx)
+
+
+def test_cells_with_too_few_items_are_searched_in_full() -> None:
+    pytest.importorskip("faiss")
+    # Two tight far groups in two cells or more, one visited: a query next to the small group needs the other one too.
+    features = np.concatenate([points(0, 300, 2), points(1, 5, 2) + 1000]).astype(np.float32)
+    found = approximate_neighbours(features, 20, n_probe=1)
+    exact = nearest_neighbours(features, 20)
+    np.testing.assert_array_equal(found.idx[300:], exact.idx[300:])
+
+
+def test_the_limit_decides_which_search_runs() -> None:
+    pytest.importorskip("faiss")
+    features = points(0, 50, 3)
+    exact = nearest_neighbours(features, 5)
+    for limit in (None, 50, 49):
+        np.testing.assert_array_equal(find_neighbours(features, 5, exact_limit=limit).idx, exact.idx)
+
+
+def test_missing_faiss_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    real_import = builtins.__import__
+
+    def refuse(name: str, *args: Any, **kwargs: Any) -> Any:
+        if name == "faiss":
+            raise ImportError(name)
+        return real_import(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", refuse)
+    with pytest.raises(MissingData, match=r"faiss-cpu.*selfsort\[approx\]"):
+        find_neighbours(points(0, 50, 3), 5, exact_limit=10)
+
+
+@pytest.mark.gpu
+def test_cuda_agrees_with_cpu() -> None:
+    features = points(0, 3000, 64)
+    cpu, gpu = nearest_neighbours(features, 20), nearest_neighbours(features, 20, device="cuda")
+    np.testing.assert_array_equal(cpu.idx, gpu.idx)
+    np.testing.assert_array_equal(cpu.sq_dist, gpu.sq_dist)
