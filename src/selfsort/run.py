@@ -329,7 +329,7 @@ class RunFolder:
         try:
             with zipfile.ZipFile(path) as archive:
                 if sum(part.file_size for part in archive.infolist()) > _THUMBNAILS_LIMIT:
-                    raise _damaged(path, "it is larger than such a file can be")
+                    raise ValueError("it is larger than such a file can be")
             with np.load(path, allow_pickle=False) as arrays:
                 rows, pixels = arrays["rows"], arrays["pixels"]
         except Exception as error:  # zipfile and NumPy raise many kinds on a damaged archive
@@ -449,9 +449,10 @@ def _refuse_links(path: Path) -> None:
     for folder in (path, path / "resume", path / "history"):
         if not folder.is_dir():
             continue
-        for entry in os.scandir(folder):
-            if not (entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False)):
-                raise _damaged(Path(entry.path), "it is a link or a device, not a plain file")
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if not (entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False)):
+                    raise _damaged(Path(entry.path), "it is a link or a device, not a plain file")
 
 
 def _check_event(path: Path, event: Json) -> None:
