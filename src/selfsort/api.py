@@ -14,11 +14,12 @@ from selfsort.classic import kmeans
 from selfsort.config import Config
 from selfsort.data import ImageSpec, conform
 from selfsort.errors import InvalidInput, invalid
+from selfsort.methods import jule
 from selfsort.recipes import Choice, choose_recipe
 from selfsort.run import RunFolder
 from selfsort.types import F32, Assignment, FeatureModel, Images, Method, Model
 
-METHODS: dict[str, Method] = {method.name: method for method in (kmeans.METHOD,)}
+METHODS: dict[str, Method] = {method.name: method for method in (jule.METHOD, kmeans.METHOD)}
 
 DEFAULT_METHOD = "kmeans"
 

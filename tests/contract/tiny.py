@@ -4,4 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-TINY: dict[str, dict[str, Any]] = {}
+TINY: dict[str, dict[str, Any]] = {
+    "jule": {"epochs": 1, "batch_size": 12, "K_s": 5, "eta": 0.5},
+}
