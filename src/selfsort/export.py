@@ -19,6 +19,9 @@ from selfsort.run import LabelTable, RunFolder, label_csv, write_whole
 from selfsort.session import Reading
 from selfsort.types import U8
 
+_NAME_BYTES = 240
+"""File systems allow 255; the rest is for numbering names that occur twice."""
+
 
 def export_csv(folder: RunFolder, out: Path) -> Path:
     """Write name, cluster, confidence."""
@@ -84,7 +87,12 @@ def safe_name(name: str) -> str:
     ('passwd', 'a b.jpg', '_')
     """
     last = re.split(r"[/\\]", name.rstrip("/\\"))[-1].replace("\0", "")
-    return last if last not in ("", ".", "..") else "_"
+    if last in ("", ".", ".."):
+        return "_"
+    if len(os.fsencode(last)) > _NAME_BYTES:
+        suffix = Path(last).suffix[:10]
+        return os.fsencode(last)[: _NAME_BYTES - 40].decode("utf-8", "ignore") + suffix
+    return last
 
 
 def free_path(path: Path) -> Path:
