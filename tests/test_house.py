@@ -286,7 +286,7 @@ class TestFiles:
         missing = []
         for file in source_files():
             inside = file.relative_to(SOURCE)
-            test = Path("tests") / inside.parent / f"test_{inside.name}"
+            test = Path("tests") / inside.parent / f"test_{inside.name.lstrip('_')}"
             if not excused.fullmatch(file.stem) and not (ROOT / test).exists():
                 missing.append(f"{test} is missing for {file.relative_to(ROOT)}")
         assert not missing, listed(missing)
