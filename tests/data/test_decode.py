@@ -100,6 +100,25 @@ def test_float_tiff_with_nan_or_infinity_is_refused(tmp_path: Path, value: float
         read(tmp_path / "a.tif")
 
 
+def test_scaling_in_pieces_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Image.fromarray(np.linspace(-1, 3, 12 * 16, dtype=np.float32).reshape(12, 16)).save(tmp_path / "a.tif")
+    whole = read(tmp_path / "a.tif", channels=1)
+    monkeypatch.setattr("selfsort.data.decode._SCALED_AT_ONCE", 40)
+    assert (read(tmp_path / "a.tif", channels=1) == whole).all()
+
+
+def test_huge_pictures_take_turns_and_come_out_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = picture(noise())
+    made.save(tmp_path / "a.png")
+    monkeypatch.setattr("selfsort.data.decode._HUGE_PIXELS", 10)
+    assert (read(tmp_path / "a.png") == np.asarray(made)).all()
+    (tmp_path / "a.png").write_bytes((tmp_path / "a.png").read_bytes()[:-40])
+    with pytest.raises(Unreadable):
+        read(tmp_path / "a.png")
+    made.save(tmp_path / "a.png")
+    assert (read(tmp_path / "a.png") == np.asarray(made)).all()  # the turn was given back after the failure
+
+
 def test_32_bit_tiff_is_scaled(tmp_path: Path) -> None:
     Image.fromarray(np.full((12, 16), 65535, np.int32)).save(tmp_path / "a.tif")
     assert (read(tmp_path / "a.tif") == 255).all()
@@ -255,6 +274,18 @@ def test_damaged_bytes_never_raise_anything_else() -> None:
                 else:
                     assert pixels.shape == (8, 8, 3)
     assert n_refused > 40
+
+
+@pytest.mark.parametrize("kind", ["PNG", "GIF", "TIFF", "BMP"])
+@pytest.mark.parametrize("is_gray", [True, False])
+def test_a_palette_of_grays_is_gray_and_is_not_decoded_for_it(kind: str, is_gray: bool) -> None:
+    made = Image.new("P", (40, 40), 2)
+    entries = [[10, 10, 10], [90, 90, 90], [20, 20, 20 if is_gray else 200]]
+    made.putpalette([value for entry in entries for value in entry])
+    buffer = io.BytesIO()
+    made.save(buffer, format=kind)
+    assert probe(io.BytesIO(buffer.getvalue())).is_gray is is_gray
+    assert probe(io.BytesIO(buffer.getvalue()[:-30])).is_gray is is_gray  # the pixels are cut off
 
 
 @pytest.mark.parametrize("kind", ["JPEG", "PNG", "GIF", "TIFF", "BMP", "WEBP", "AVIF"])

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import errno
 import importlib
+import logging
 import threading
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -50,7 +51,11 @@ _TURNS = {
 }
 HEAD_BYTES = 32
 
+_HUGE_PIXELS = 30_000_000
+_SCALED_AT_ONCE = 1 << 20
+
 _heic_lock = threading.Lock()
+_huge_lock = threading.Lock()
 
 
 class Unreadable(Exception):
@@ -69,9 +74,15 @@ class Look:
 @contextmanager
 def quiet_pillow() -> Iterator[None]:
     """Silence Pillow's remarks about odd but readable files; enter once around all threads, as filters are global."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
+    logger = logging.getLogger("PIL")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL + 1)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(level)
 
 
 def is_picture_head(head: bytes) -> bool:
@@ -100,15 +111,18 @@ def decode(stream: IO[bytes], spec: ImageSpec) -> tuple[U8, Look]:
     full_size, is_gray = picture.size, _is_gray(picture)
     if picture.format == "JPEG":
         _shrink_while_decoding(picture, spec)
-    _load(picture)
-    turn = _orientation(picture, is_loaded=True)
-    flat = _flatten(picture)
-    mode = "L" if spec.channels == 1 else "RGB"
-    if flat.mode != mode:
-        flat = flat.convert(mode)
-    if turn in _TURNS:
-        flat = flat.transpose(_TURNS[turn])
-    pixels = np.asarray(fit_picture(flat, spec)).reshape(spec.shape)
+    # Huge pictures take turns, so that memory does not grow with the number of threads.
+    is_huge = picture.width * picture.height > _HUGE_PIXELS
+    with _huge_lock if is_huge else nullcontext():
+        _load(picture)
+        turn = _orientation(picture, is_loaded=True)
+        flat = _flatten(picture)
+        mode = "L" if spec.channels == 1 else "RGB"
+        if flat.mode != mode:
+            flat = flat.convert(mode)
+        if turn in _TURNS:
+            flat = flat.transpose(_TURNS[turn])
+        pixels = np.asarray(fit_picture(flat, spec)).reshape(spec.shape)
     width, height = full_size[::-1] if turn >= 5 else full_size
     return pixels, Look(width, height, is_gray)
 
@@ -216,10 +230,21 @@ def _look(picture: Image.Image, turn: int) -> Look:
 
 def _is_gray(picture: Image.Image) -> bool:
     """Gray by type, not by content: deciding must not need the pixels."""
-    if picture.mode == "P" and picture.palette is not None:
-        colours = np.frombuffer(bytes(picture.getpalette("RGB") or ()), np.uint8).reshape(-1, 3)
-        return bool((colours == colours[:, :1]).all())
-    return picture.mode in _GRAY_MODES
+    palette = picture.palette
+    if picture.mode != "P" or palette is None:
+        return picture.mode in _GRAY_MODES
+    # getpalette() would decode the pixels; these are the three ways in which palettes lie in files.
+    layout, entries = palette.rawmode or palette.mode, bytes(palette.palette)
+    if layout == "RGB":
+        red, green, blue = entries[0::3], entries[1::3], entries[2::3]
+    elif layout == "BGRX":
+        blue, green, red = entries[0::4], entries[1::4], entries[2::4]
+    elif layout == "RGB;L":
+        third = len(entries) // 3
+        red, green, blue = entries[:third], entries[third : 2 * third], entries[2 * third :]
+    else:
+        return False
+    return red == green == blue
 
 
 def _flatten(picture: Image.Image) -> Image.Image:
@@ -246,13 +271,17 @@ def _scale(values: npt.NDArray[Any], mode: str) -> U8:
     smallest of 1 (floats only), 255 and 65535 that holds all values of the picture, or, where some are
     negative or larger still, the picture's own smallest and largest value.
     """
-    wide = values.astype(np.float64)
-    if not np.isfinite(wide).all():
+    low, high = float(values.min()), float(values.max())  # both are NaN if any value is
+    if not (np.isfinite(low) and np.isfinite(high)):
         raise Unreadable("it has pixels that are NaN or infinite")
-    low, high = float(wide.min()), float(wide.max())
     whites = (65535.0,) if mode in _SIXTEEN_BIT else (1.0, 255.0, 65535.0) if mode == "F" else (255.0, 65535.0)
     white = next((w for w in whites if low >= 0 and high <= w), None)
     if white is not None:
         low, high = 0.0, white
-    scaled = np.floor((wide - low) * (255.0 / ((high - low) or 1.0)) + 0.5)
-    return scaled.astype(np.uint8)
+    scaled = np.empty(values.shape, np.uint8)
+    factor = 255.0 / ((high - low) or 1.0)
+    rows = max(1, _SCALED_AT_ONCE // values.shape[1])  # a whole scan in double precision would fill gigabytes
+    for start in range(0, len(values), rows):
+        wide = values[start : start + rows].astype(np.float64)
+        scaled[start : start + rows] = np.floor((wide - low) * factor + 0.5)
+    return scaled
