@@ -20,7 +20,7 @@ from selfsort.report.read import RunData, read_runs
 from selfsort.report.scores import agreement, mistakes
 from selfsort.report.stage_pages import Part, method_parts
 from selfsort.report.summary import settings, summary
-from selfsort.report.words import shorten
+from selfsort.report.words import plural, shorten
 from selfsort.run import write_whole
 
 GALLERY_BYTES = 8 * 2**20
@@ -42,7 +42,7 @@ def build_page(runs: Sequence[RunData]) -> str:
     """Put the page together."""
     if len(runs) == 1:
         parts = run_parts(runs[0])
-        title = f"{runs[0].source}: {runs[0].method}"
+        title = f"{plural(runs[0].n_asked, 'cluster')} of {runs[0].source}"
         menu = [element("a", {"href": f"#{part.name}"}, part.title) for part in parts]
         return _fill(shorten(title), join(menu), _run(runs[0], parts, "", element("h1", {}, shorten(title, 60))))
     title = f"{len(runs)} runs side by side"
@@ -82,6 +82,8 @@ def run_parts(run: RunData, anchor: str = "", n_runs: int = 1) -> list[Part]:
 def _run(run: RunData, parts: Sequence[Part], anchor: str, title: Html) -> Html:
     level = "h2" if not anchor else "h3"
     said = f"{run.name} \u00b7 {run.method} \u00b7 seed {run.config['seed']}"
+    if anchor:
+        said = f"{run.source} \u00b7 {run.method} \u00b7 seed {run.config['seed']}"
     head = element("header", {}, element("p", {"class": "kicker"}, said), title)
     sections = [
         element(

@@ -80,7 +80,7 @@ def bar_chart(
     x_title: str = "",
     is_wide: bool = False,
 ) -> Html:
-    """Draw upright bars; labels are thinned out when they would not fit."""
+    """Draw upright bars; labels are thinned out when they would not fit. The tips begin with `x_title`."""
     width, height = (744, 210) if is_wide else (360, 200)
     high = max([*values, 0]) or 1.0
     scale_y = linear(0, high * 1.04, height - _BOTTOM, _TOP)
@@ -100,8 +100,6 @@ def bar_chart(
         shapes.append(element("rect", box, element("title", {}, f"{x_title} {label}: {value:,.6g}".strip())))
         if i % every == 0:
             shapes.append(_text(label, _LEFT + (i + 0.5) * slot, height - 9, "middle"))
-    if x_title:
-        shapes.append(_text(x_title, width - _RIGHT, _TOP + 2, "end", css="axis-title"))
     return figure(title, svg(width, height, f"{title}: {alt}", shapes), css="wide" if is_wide else "")
 
 
@@ -140,13 +138,15 @@ def matrix_chart(
     for i, j in np.argwhere(strength > 0).tolist():
         share, x, y = min(float(strength[i, j]), 1.0), left + j * side, top + i * side
         box: Attributes = {"x": num(x), "y": num(y), "width": side - 1, "height": side - 1, "rx": 3 if has_texts else 0}
-        tip = element("title", {}, f"{row_title} {rows[i]}, {column_title} {columns[j]}: {texts[i][j]}")
+        tip = element("title", {}, f"{row_title} {rows[i]}, {column_title} {columns[j]}: {texts[i][j]}".strip())
         shapes.append(element("rect", {"class": "cell", **box, "fill-opacity": num(0.06 + 0.94 * share)}, tip))
         if has_texts:
             css = "cell-text strong" if share > 0.55 else "cell-text"
             shapes.append(_text(texts[i][j], x + (side - 1) / 2, y + side / 2 + 3.5, "middle", css=css))
-    shapes.append(_text(column_title, left, 12, "start", css="axis-title"))
-    shapes.append(_text(row_title, 12, top + n_rows * side, "start", turn=-90, css="axis-title"))
+    if row_title:
+        shapes.append(_text(row_title, 12, top + n_rows * side, "start", turn=-90, css="axis-title"))
+    if column_title:
+        shapes.append(_text(column_title, left, 12, "start", css="axis-title"))
     width, height = left + n_columns * side + 8, top + n_rows * side + 8
     return figure(title, svg(width, height, f"{title}: {alt}", shapes, is_fixed=True), css="matrix")
 
@@ -209,7 +209,7 @@ def ticks(low: float, high: float, most: int = 5) -> list[float]:
         return [low]
     raw = (high - low) / most
     power = 10.0 ** math.floor(math.log10(raw))
-    step = next(power * factor for factor in (1, 2, 5, 10, 20) if power * factor >= raw * 0.999)
+    step = next(power * factor for factor in (1, 2, 2.5, 5, 10, 20) if power * factor >= raw * 0.999)
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
     return [round(i * step, 12) for i in range(first, last + 1)]
 

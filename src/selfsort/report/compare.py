@@ -22,12 +22,6 @@ class Group:
 
     runs: tuple[RunData, ...]
 
-    @property
-    def title(self) -> str:
-        """Name the method, what it was asked for and the images."""
-        first = self.runs[0]
-        return f"{first.method}, {first.n_asked} clusters, {first.source}"
-
     def scores(self, key: str) -> F64:
         """Return one score of every run that has it."""
         return np.array([run.scores[key] for run in self.runs if key in run.scores])
@@ -44,9 +38,10 @@ def group_runs(runs: Sequence[RunData]) -> list[Group]:
 def comparison(runs: Sequence[RunData]) -> Html:
     """Write everything that needs more than one run."""
     groups = group_runs(runs)
-    parts: list[Child] = [_table(runs)]
+    changed = changed_settings(runs)
+    parts: list[Child] = [_table(runs, changed)]
     if len(groups) < len(runs) and any(run.scores for run in runs):
-        parts += [element("h3", {}, "Mean and spread over seeds"), _spread_table(groups)]
+        parts += [element("h3", {}, "Mean and spread over seeds"), _spread_table(groups, changed)]
     parts += [_sweep(runs), _agreement(runs)]
     return join(parts)
 
@@ -63,12 +58,17 @@ def mean_and_spread(values: F64) -> str:
     return mean if len(values) == 1 else f"{mean} \u00b1 {float(values.std(ddof=1)):.3f}"
 
 
+def changed_settings(runs: Sequence[RunData]) -> list[str]:
+    """Return the settings that are not the same in all runs."""
+    names = dict.fromkeys(name for run in runs for name in run.config["settings"])
+    return [name for name in names if len({json.dumps(run.config["settings"].get(name)) for run in runs}) > 1]
+
+
 def swept_setting(runs: Sequence[RunData]) -> str | None:
     """Return the one numeric setting in which runs of the same method and images differ, if there is just one."""
     if len({run.method for run in runs}) > 1 or len({run.config.get("fingerprint") for run in runs}) > 1:
         return None
-    names = dict.fromkeys(name for run in runs for name in run.config["settings"])
-    changed = [name for name in names if len({json.dumps(run.config["settings"].get(name)) for run in runs}) > 1]
+    changed = changed_settings(runs)
     is_numeric = len(changed) == 1 and all(number(run.config["settings"].get(changed[0])) is not None for run in runs)
     return changed[0] if is_numeric else None
 
@@ -77,25 +77,43 @@ def _identity(run: RunData) -> str:
     return json.dumps([run.method, run.config["settings"], run.config.get("fingerprint")], sort_keys=True)
 
 
-def _table(runs: Sequence[RunData]) -> Html:
-    columns = ["run", "method", "seed", "images", "clusters", *SCORE_NAMES.values(), "time"]
+def _settings(run: RunData, changed: Sequence[str]) -> str:
+    """Write the settings that set a run apart; the number of clusters has its own column."""
+    own = run.config["settings"]
+    return ", ".join(f"{name} {own[name]}" for name in changed if name in own and name != "n_clusters")
+
+
+def _table(runs: Sequence[RunData], changed: Sequence[str]) -> Html:
+    columns = [
+        "run",
+        "images from",
+        "method",
+        "settings that differ",
+        "seed",
+        "images",
+        "clusters",
+        *SCORE_NAMES.values(),
+        "time",
+    ]
     head = element("tr", {}, [element("th", {"scope": "col"}, name) for name in columns])
     body = [
         element(
             "tr",
             {},
             element("th", {"scope": "row"}, element("a", {"href": f"#r{i}-run"}, shorten(run.name, 40))),
-            [element("td", {}, text) for text in _cells(run)],
+            [element("td", {}, text) for text in _cells(run, changed)],
         )
         for i, run in enumerate(runs)
     ]
     return _scrollable(element("table", {}, element("thead", {}, head), element("tbody", {}, body)))
 
 
-def _cells(run: RunData) -> list[str]:
+def _cells(run: RunData, changed: Sequence[str]) -> list[str]:
     used, seconds = int((run.sizes > 0).sum()), number(run.end.get("seconds"))
     return [
+        shorten(run.source, 30),
         run.method,
+        shorten(_settings(run, changed), 60),
         str(run.config["seed"]),
         f"{run.n_images:,}",
         f"{used:,}" if used == run.n_asked else f"{used:,} of {run.n_asked:,}",
@@ -104,13 +122,17 @@ def _cells(run: RunData) -> list[str]:
     ]
 
 
-def _spread_table(groups: Sequence[Group]) -> Html:
-    head = element("tr", {}, [element("th", {"scope": "col"}, name) for name in ["", "seeds", *SCORE_NAMES.values()]])
+def _spread_table(groups: Sequence[Group], changed: Sequence[str]) -> Html:
+    columns = ["method", "clusters", "images from", "settings that differ", "seeds", *SCORE_NAMES.values()]
+    head = element("tr", {}, [element("th", {"scope": "col"}, name) for name in columns])
     body = [
         element(
             "tr",
             {},
-            element("th", {"scope": "row"}, shorten(group.title, 60)),
+            element("th", {"scope": "row"}, group.runs[0].method),
+            element("td", {}, f"{group.runs[0].n_asked:,}"),
+            element("td", {}, shorten(group.runs[0].source, 30)),
+            element("td", {}, shorten(_settings(group.runs[0], changed), 60)),
             element("td", {}, ", ".join(str(run.config["seed"]) for run in group.runs)),
             [element("td", {}, mean_and_spread(group.scores(key))) for key in SCORE_NAMES],
         )
@@ -148,14 +170,14 @@ def _agreement(runs: Sequence[RunData]) -> Html | None:
         cells = np.array([[score(a.table.labels, b.table.labels) for b in same] for a in same])
         charts.append(
             matrix_chart(
-                f"Agreement between runs: {title}",
+                title,
                 cells.clip(0, 1),
                 [[f"{value:.2f}" for value in line] for line in cells.tolist()],
                 names,
                 names,
                 alt="1 means the same clusters",
-                row_title="run",
-                column_title="run",
+                row_title="",
+                column_title="",
             )
         )
     note = "1 means the same clusters under whatever numbers, 0 no more agreement than chance (ARI)."

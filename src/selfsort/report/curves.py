@@ -7,11 +7,15 @@ import numpy as np
 from selfsort.report.charts import Line, line_chart
 from selfsort.report.html import Html, element
 from selfsort.report.read import SCORE_NAMES, RunData, number
+from selfsort.report.words import sentence
 
 MAX_POINTS = 400
 """Points of a curve; a longer history is thinned evenly, the last one kept."""
 
-_BOOKKEEPING = frozenset({"step", "total", "elapsed", "seconds", "images_per_second", "skipped_batches"})
+# Book-keeping, and what has a section of its own.
+_LEFT_OUT = frozenset({"step", "total", "elapsed", "seconds", "images_per_second", "skipped_batches"}) | frozenset(
+    {"upper", "lower", "selected_fraction", "size_lower", "size_upper"}
+)
 
 
 def curves(run: RunData) -> Html | None:
@@ -21,7 +25,7 @@ def curves(run: RunData) -> Html | None:
     charts = [line_chart(line.name, [line], x_title="step") for line in lines.values()]
     if score_lines:
         note = "Scores are computed beside the method, which never sees the labels."
-        charts.insert(0, line_chart("scores", score_lines, x_title="step", is_share=True, caption=note))
+        charts.insert(0, line_chart("Scores", score_lines, x_title="step", is_share=True, caption=note))
     return element("div", {"class": "charts"}, charts) if charts else None
 
 
@@ -35,6 +39,6 @@ def event_lines(run: RunData) -> dict[str, Line]:
     lines = {}
     for name in dict.fromkeys(name for event in events for name in event):
         values = [number(event.get(name)) for event in events]
-        if name not in _BOOKKEEPING and sum(value is not None for value in values) >= 2:
-            lines[name] = Line(SCORE_NAMES.get(name, name.replace("_", " ")), steps, values)
+        if name not in _LEFT_OUT and sum(value is not None for value in values) >= 2:
+            lines[name] = Line(SCORE_NAMES.get(name, sentence(name.replace("_", " "))), steps, values)
     return lines

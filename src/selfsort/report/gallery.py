@@ -31,8 +31,7 @@ def gallery(run: RunData, pictures: Pictures, *, budget: int, anchor: str = "") 
     empty = np.flatnonzero(run.sizes == 0).tolist()
     if empty:
         note += f" Without any image: {shorten(', '.join(map(str, empty)), 200)}."
-    css = "cards tiny" if pictures.is_tiny else "cards"
-    return element("div", {}, element("p", {"class": "note"}, note), element("div", {"class": css}, cards))
+    return element("div", {}, element("p", {"class": "note"}, note), element("div", {"class": "cards"}, cards))
 
 
 def sizes(run: RunData) -> Html:
@@ -58,7 +57,7 @@ def sizes(run: RunData) -> Html:
 def _card(run: RunData, pictures: Pictures, cluster: int, confidence: float, strips: Strips, anchor: str) -> Html:
     size = int(run.sizes[cluster])
     title = element("h3", {}, element("i", {"class": f"dot {colour(cluster)}"}), f"Cluster {cluster}")
-    facts = f"{plural(size, 'image')} \u00b7 {percent(size / run.n_images)} \u00b7 mean confidence {confidence:.2f}"
+    facts = f"{plural(size, 'image')} \u00b7 {percent(size / run.n_images)} \u00b7 confidence {confidence:.2f}"
     rows = [
         element(
             "div",
@@ -85,4 +84,5 @@ def _mostly(run: RunData, cluster: int) -> Html | None:
     classes, counts = np.unique(run.truth[run.table.labels == cluster], return_counts=True)
     best = int(np.argmax(counts))
     name = element("b", {}, shorten(run.class_name(int(classes[best])), 40))
-    return element("span", {"class": "mostly"}, name, f" {percent(int(counts[best]) / int(counts.sum()))}")
+    share = percent(int(counts[best]) / int(counts.sum()))
+    return element("span", {"class": "mostly"}, "mostly ", name, f" ({share})")

@@ -38,15 +38,15 @@ def map_section(run: RunData, pictures: Pictures, *, budget: int, anchor: str = 
         "Drag to move, scroll to zoom once the map is selected. Keys: arrows move, + and \u2212 zoom, 0 shows all, "
         "N and P step through the images, Escape lets go."
     )
-    css = "map tiny" if pictures.is_tiny else "map"
     return join(
         [
             element("p", {"class": "note"}, note),
             element(
                 "div",
-                {"class": css},
+                {"class": "map"},
                 _tools(run),
                 stage,
+                element("div", {"class": "key"}),
                 _legend(run),
                 element("p", {"class": "note no-print"}, keys),
                 data_block(f"{anchor}map-data", data),

@@ -62,11 +62,6 @@ class Pictures:
     def __contains__(self, row: int) -> bool:
         return row in self._position
 
-    @property
-    def is_tiny(self) -> bool:
-        """True if the pictures are enlarged so much that their pixels should stay sharp."""
-        return self.run.thumbnails is not None and max(self.run.thumbnails.pixels.shape[1:3]) <= _LOSSLESS_SIDE
-
     def is_shown(self, row: int) -> bool:
         """Say whether the page has this picture already, so that the map can borrow it."""
         return row in self._shown
@@ -80,6 +75,11 @@ class Pictures:
         assert self.run.thumbnails is not None
         found: U8 = self.run.thumbnails.pixels[self._position[row]]
         return found
+
+    def drawable(self, row: int) -> U8:
+        """Return a thumbnail as matplotlib wants it: gray ones without the channel axis."""
+        pixels = self.pixels(row)
+        return pixels[:, :, 0] if pixels.shape[2] == 1 else pixels
 
     def uri(self, row: int) -> str:
         """Return a thumbnail as a data URI."""

@@ -61,7 +61,7 @@ class RunData:
         """Last part of the path the images came from."""
         source = self.config.get("source")
         path = source.get("path") if isinstance(source, dict) else None
-        return Path(path).name if isinstance(path, str) and path else "the given images"
+        return (Path(path).name or path) if isinstance(path, str) and path else "the given images"
 
     @property
     def n_images(self) -> int:
@@ -71,15 +71,12 @@ class RunData:
     @property
     def n_asked(self) -> int:
         """Clusters asked for."""
-        asked = self.config["settings"].get("n_clusters")
-        return asked if isinstance(asked, int) and asked > 0 else self.n_clusters
+        return self.folder.n_clusters
 
     @property
     def n_clusters(self) -> int:
-        """Numbers a cluster may have: the highest in use and those asked for."""
-        asked = self.config["settings"].get("n_clusters")
-        highest = int(self.table.labels.max()) + 1
-        return max(highest, asked) if isinstance(asked, int) and asked <= 10**6 else highest
+        """Numbers a cluster may have: the highest in use and those asked for, never more than images."""
+        return max(int(self.table.labels.max()) + 1, min(self.n_asked, self.n_images))
 
     @property
     def sizes(self) -> I64:
@@ -89,8 +86,8 @@ class RunData:
     @property
     def warnings(self) -> list[str]:
         """Plain sentences recorded while the run went on."""
-        found = self.end.get("warnings")
-        return [str(item) for item in found] if isinstance(found, list) else []
+        found: list[str] = self.end.get("warnings", [])
+        return found
 
     def extras(self) -> Arrays:
         """Read the further arrays of the result."""
@@ -121,8 +118,6 @@ def read_run(path: Path, name: str | None = None) -> RunData:
     """Open a finished run."""
     folder = RunFolder.open(path)
     table = folder.label_table()
-    if not len(table.labels):
-        raise InvalidInput(f"the run {path} holds no images. Expected a finished run. Run selfsort fit again.")
     truth = folder.truth()
     if truth is not None and len(truth) != len(table.labels):
         raise _mismatch(path, "truth.npy", len(truth), len(table.labels))
@@ -133,7 +128,7 @@ def read_run(path: Path, name: str | None = None) -> RunData:
         folder=folder,
         name=name or path.resolve().name,
         table=table,
-        events=[line for line in lines if isinstance(line.get("step"), int)],
+        events=[line for line in lines if "step" in line],
         end=next((line for line in reversed(lines) if line.get("kind") == "end"), {}),
         skipped=[item for item in _items(_read_optional(folder, "ingest.json").get("skipped")) if "name" in item],
         thumbnails=_checked(folder.thumbnails(), len(table.labels), path),
@@ -175,7 +170,7 @@ def _items(value: Any) -> list[Json]:
 def _checked(thumbnails: Thumbnails | None, n_images: int, path: Path) -> Thumbnails | None:
     if thumbnails is None or not len(thumbnails.rows):
         return None
-    if thumbnails.rows.min() < 0 or thumbnails.rows.max() >= n_images or thumbnails.pixels.shape[3] not in (1, 3):
+    if thumbnails.rows.max() >= n_images:
         raise _mismatch(path, "thumbnails.npz", int(thumbnails.rows.max()) + 1, n_images)
     return thumbnails
 

@@ -50,9 +50,12 @@ function startMap(box) {
   let isAsked = false;
 
   const size = () => ({ width: canvas.clientWidth, height: canvas.clientHeight });
-  const scale = () => (Math.min(size().width, size().height) / (GRID * 1.06)) * view.zoom;
-  const toX = (x) => (x - view.x) * scale() + size().width / 2;
-  const toY = (y) => (y - view.y) * scale() + size().height / 2;
+  // The axes mean nothing by themselves, so a wide page may stretch the map a little.
+  const shorter = () => Math.min(size().width, size().height);
+  const scaleX = () => (Math.min(size().width, 1.7 * shorter()) / (GRID * 1.05)) * view.zoom;
+  const scaleY = () => (Math.min(size().height, 1.7 * shorter()) / (GRID * 1.05)) * view.zoom;
+  const toX = (x) => (x - view.x) * scaleX() + size().width / 2;
+  const toY = (y) => (y - view.y) * scaleY() + size().height / 2;
   const isShown = (i) => only === null || data.cluster[i] === only;
 
   function readColours() {
@@ -64,10 +67,11 @@ function startMap(box) {
     }
     probe.remove();
   }
+  const sureColour = (sure) => `hsl(${15 + 1.85 * sure} 65% 48%)`;
   function colourOf(i) {
     if (colourBy === "truth") return palette[data.truth[i] % data.colours];
     if (colourBy === "right") return data.matched[data.cluster[i]] === data.truth[i] ? palette[2] : palette[3];
-    if (colourBy === "sure") return `hsl(${20 + 1.8 * data.sure[i]} 65% 50%)`;
+    if (colourBy === "sure") return sureColour(data.sure[i]);
     return palette[data.cluster[i] % data.colours];
   }
   function dot(i, radius) {
@@ -159,16 +163,15 @@ function startMap(box) {
     return best;
   }
   function zoom(factor, x = size().width / 2, y = size().height / 2) {
-    const before = scale();
+    const [beforeX, beforeY] = [scaleX(), scaleY()];
     view.zoom = Math.max(0.5, Math.min(60, view.zoom * factor));
-    const gain = 1 / before - 1 / scale();
-    view.x += (x - size().width / 2) * gain;
-    view.y += (y - size().height / 2) * gain;
+    view.x += (x - size().width / 2) * (1 / beforeX - 1 / scaleX());
+    view.y += (y - size().height / 2) * (1 / beforeY - 1 / scaleY());
     redraw();
   }
   function move(dx, dy) {
-    view.x -= dx / scale();
-    view.y -= dy / scale();
+    view.x -= dx / scaleX();
+    view.y -= dy / scaleY();
     redraw();
   }
   function showAll() {
@@ -249,10 +252,29 @@ function startMap(box) {
   box.querySelectorAll("[data-zoom]").forEach((button) =>
     button.addEventListener("click", () => ({ in: () => zoom(1.4), out: () => zoom(1 / 1.4), all: showAll })[button.dataset.zoom]()),
   );
+  function showKey() {
+    const entry = (colour, text) => {
+      const item = document.createElement("span");
+      const dot = document.createElement("i");
+      dot.className = "dot";
+      dot.style.background = colour;
+      item.append(dot, text);
+      return item;
+    };
+    const keys = {
+      cluster: () => [],
+      truth: () => data.classes.slice(0, 40).map((name, i) => entry(palette[i % data.colours], name)),
+      right: () => [entry(palette[2], "right"), entry(palette[3], "wrong")],
+      sure: () => [0, 25, 50, 75, 100].map((sure) => entry(sureColour(sure), (sure / 100).toFixed(2))),
+    };
+    box.querySelector(".key").replaceChildren(...keys[colourBy]());
+    box.classList.toggle("plain", colourBy !== "cluster");
+  }
   box.querySelectorAll("select").forEach((select) =>
     select.addEventListener("change", () => {
       if (select.dataset.choice === "colour") colourBy = select.value;
       else layout = data[select.value];
+      showKey();
       redraw();
     }),
   );

@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 import numpy as np
 
 from selfsort.metrics.external import contingency
-from selfsort.report.charts import matrix_chart
+from selfsort.report.charts import Line, line_chart, matrix_chart
 from selfsort.report.html import Html, element, join
+from selfsort.report.layout import nearest
 from selfsort.report.pictures import Pictures
 from selfsort.report.read import SCORE_NAMES, RunData
+from selfsort.report.reference import published_table
+from selfsort.report.stages import Stage, read_stages
 from selfsort.report.words import percent, plural, shorten
 from selfsort.types import I64
 
 MAX_MATRIX = 60
 """Most clusters or classes for which the confusion matrix is drawn."""
 
-MAX_MISTAKES = 48
+MAX_MISTAKES = 44
+
+PURITY_POINTS = 1500
+"""Images among which neighbours are looked for when the run did not keep them."""
+
+MAX_NEIGHBOURS = 100
 
 
 def agreement(run: RunData) -> Html:
@@ -39,9 +50,8 @@ def agreement(run: RunData) -> Html:
         "max in DBC."
     )
     table = element("table", {}, element("thead", {}, head), element("tbody", {}, body))
-    return element(
-        "div", {"class": "beside"}, element("div", {}, table, element("p", {"class": "note"}, note)), _matrix(run)
-    )
+    words = element("div", {}, table, element("p", {"class": "note"}, note), published_table(run), _reliability(run))
+    return element("div", {"class": "beside"}, words, _matrix(run))
 
 
 def mistakes(run: RunData, pictures: Pictures) -> Html | None:
@@ -56,8 +66,7 @@ def mistakes(run: RunData, pictures: Pictures) -> Html | None:
     if len(shown) < min(len(rows), MAX_MISTAKES):
         note += " Only those of which the run kept a picture are shown."
     items = [_mistake(run, pictures, row) for row in shown]
-    css = "mistakes tiny" if pictures.is_tiny else "mistakes"
-    return join([element("p", {"class": "note"}, note), element("div", {"class": css}, items)])
+    return join([element("p", {"class": "note"}, note), element("div", {"class": "mistakes"}, items)])
 
 
 def confident_mistakes(run: RunData) -> I64:
@@ -81,32 +90,80 @@ def _mistake(run: RunData, pictures: Pictures, row: int) -> Html:
     caption = element(
         "figcaption",
         {},
-        element("b", {}, shorten(said, 18)),
+        element("b", {}, f"as {shorten(said, 18)}"),
         element("span", {}, f"is {shorten(true, 18)} \u00b7 {sure}"),
     )
     alt = f"{shorten(run.table.names[row])}: sorted as {said}, is {true}"
     return element("figure", {}, pictures.image(row, alt), caption)
 
 
-def _matrix(run: RunData) -> Html:
+@dataclass(frozen=True, eq=False)
+class Confusion:
+    """Images by cluster and true class; clusters stand in the order of the classes they are matched to."""
+
+    cells: I64
+    clusters: list[str]
+    classes: list[str]
+
+
+def confusion(run: RunData) -> Confusion | None:
+    """Count clusters against classes, what is right on the diagonal; None if nobody could read the table."""
     assert run.truth is not None
     table = contingency(run.table.labels, run.truth)
     if max(table.shape) > MAX_MATRIX:
-        text = f"A matrix of {table.shape[0]:,} clusters and {table.shape[1]:,} classes would be too large to read."
-        return element("p", {"class": "note"}, text)
-    # A cluster stands in the row of its class, so that what is right lies on the diagonal; surplus ones come last.
+        return None
     column_of = {name: i for i, name in enumerate(table.truth_names.tolist())}
     matched = [run.matching.get(cluster) for cluster in table.predicted_names.tolist()]
-    place = [len(column_of) if name is None else column_of[name] for name in matched]
-    order = np.argsort(place, kind="stable")
-    cells = table.dense()[order]
-    return matrix_chart(
-        "Confusion matrix after Hungarian matching",
-        cells / cells.sum(axis=1, keepdims=True),
-        [[f"{count:,}" for count in line] for line in cells.tolist()],
+    # Clusters that stand for no class come last.
+    order = np.argsort([len(column_of) if name is None else column_of[name] for name in matched], kind="stable")
+    return Confusion(
+        table.dense()[order],
         [str(name) for name in table.predicted_names[order].tolist()],
         [run.class_name(name) for name in table.truth_names.tolist()],
+    )
+
+
+def _matrix(run: RunData) -> Html:
+    found = confusion(run)
+    if found is None:
+        return element("p", {"class": "note"}, "A confusion matrix of so many clusters would be too large to read.")
+    return matrix_chart(
+        "Confusion matrix after Hungarian matching",
+        found.cells / found.cells.sum(axis=1, keepdims=True),
+        [[f"{count:,}" for count in line] for line in found.cells.tolist()],
+        found.clusters,
+        found.classes,
         alt=f"{percent(run.scores['acc'])} of the images lie on the diagonal",
         row_title="cluster",
         column_title="true class",
     )
+
+
+def _reliability(run: RunData) -> Html | None:
+    lines = purity_lines(run, read_stages(run))
+    if not lines:
+        return None
+    note = "Among an image's K nearest ones, the share that has its class, averaged over images."
+    return line_chart("Purity of neighbourhoods", lines, x_title="K", is_share=True, caption=note)
+
+
+def purity_lines(run: RunData, stages: Sequence[Stage]) -> list[Line]:
+    """Return JULE's reliability curves: for the first features that were kept, and for the last."""
+    if run.truth is None or run.n_images < 10:
+        return []
+    kept = [stage for stage in stages if stage.neighbours is not None]
+    if kept:
+        ends = [kept[0], kept[-1]] if len(kept) > 1 else kept
+        return [_purity(f"step {stage.step}", stage.neighbours, run.truth, stage.rows) for stage in ends]
+    rows = np.linspace(0, run.n_images - 1, min(PURITY_POINTS, run.n_images)).astype(np.int64)
+    near = nearest(run.features(rows).astype(np.float64), min(MAX_NEIGHBOURS, len(rows) - 1))
+    return [_purity("features of the result", rows[near], run.truth, rows)]
+
+
+def _purity(name: str, near_MP: I64 | None, truth: I64, rows: I64) -> Line:
+    assert near_MP is not None
+    near_MP = near_MP[:, :MAX_NEIGHBOURS]
+    counts = np.arange(1, near_MP.shape[1] + 1)
+    # Not metrics.knn_purity: the rows are a sample, while their neighbours may be any image.
+    purity = np.cumsum((truth[near_MP] == truth[rows][:, None]).mean(axis=0)) / counts
+    return Line(name, counts.astype(float).tolist(), purity.tolist())

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from selfsort.metrics.external import accuracy
-from selfsort.metrics.neighbourhood import knn_purity
 from selfsort.report.charts import Line, bar_chart, colour, histogram, line_chart, scatter_panel, tree_chart
 from selfsort.report.html import Html, element, join
-from selfsort.report.layout import label_circle, nearest, neighbour_map, principal_components, turned
+from selfsort.report.layout import label_circle, neighbour_map, principal_components, turned
 from selfsort.report.networks import activations, attention, filters, overlay
 from selfsort.report.pictures import Pictures, data_uri, tiled
 from selfsort.report.read import RunData
@@ -25,7 +24,6 @@ MAX_MAPPED = 700
 """Points of a neighbour map of one stage."""
 MAX_FILTERS = 64
 MAX_CHANNELS = 12
-PURITY_POINTS = 1500
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,14 +40,13 @@ def method_parts(run: RunData, pictures: Pictures) -> list[Part]:
     stages = read_stages(run)
     found = [
         ("stages", "Stages", stage_panels(run, stages)),
-        ("merging", "How clusters merged", merging(run)),
-        ("circle", "Label features on the circle", circle_panels(run, stages)),
-        ("histograms", "Scores of the first cluster", score_histograms(stages)),
-        ("thresholds", "Thresholds and pairs", threshold_charts(run, stages)),
-        ("bounds", "Sizes against their bounds", size_chart(stages)),
-        ("attention", "Where the network looks", attention_table(run, pictures)),
-        ("filters", "Filters and activations", network_pictures(run)),
-        ("reliability", "Neighbours of the same class", reliability(run, stages)),
+        ("merging", "Merge tree", merging(run)),
+        ("circle", "Label circle", circle_panels(run, stages)),
+        ("histograms", "Score histograms", score_histograms(stages)),
+        ("thresholds", "Thresholds", threshold_charts(run, stages)),
+        ("bounds", "Size bounds", size_chart(stages)),
+        ("attention", "Attention", attention_table(run, pictures)),
+        ("filters", "Filters", network_pictures(run)),
     ]
     return [Part(name, title, body) for name, title, body in found if body is not None]
 
@@ -67,7 +64,7 @@ def stage_panels(run: RunData, stages: Sequence[Stage]) -> Html | None:
             place = turned(principal_components(_features(thin), 3))
         groups, caption = stage_groups(run, thin), None
         if stage.labels is not None:
-            caption = plural(len(np.unique(stage.labels)), "cluster")
+            caption = plural(n_clusters_at(stage), "cluster")
         panels.append(scatter_panel(f"Step {stage.step}", place, groups, alt="features of the images", caption=caption))
     if not panels:
         return None
@@ -88,6 +85,13 @@ def stage_groups(run: RunData, stage: Stage) -> I64:
     return run.table.labels[stage.rows]
 
 
+def n_clusters_at(stage: Stage) -> int:
+    """Count the clusters of a stage; the sample kept of it may miss some that the event has counted."""
+    counted = stage.event.get("clusters")
+    seen = 0 if stage.labels is None else len(np.unique(stage.labels))
+    return counted if isinstance(counted, int) and counted >= seen else seen
+
+
 def merging(run: RunData) -> Html | None:
     """Draw the last merges."""
     tree = merge_tree(run)
@@ -97,7 +101,7 @@ def merging(run: RunData) -> Html | None:
     note = f"The last {len(branches):,} of {plural(len(tree.merges), 'merge')}, from {plural(tree.n_start, 'start')}."
     if tree.height_name == "merge":
         note += " Higher means later. Colours are those of the final clusters."
-    drawing = tree_chart("Merge tree", branches, y_title=tree.height_name)
+    drawing = tree_chart("The last merges", branches, y_title=tree.height_name)
     return join([element("p", {"class": "note"}, note), drawing])
 
 
@@ -239,34 +243,6 @@ def _sheet(title: str, uri: str, alt: str) -> Html:
         element("figcaption", {}, title),
         element("img", {"src": uri, "alt": f"{title}: {alt}"}),
     )
-
-
-def reliability(run: RunData, stages: Sequence[Stage]) -> Html | None:
-    """Draw how many of the nearest neighbours share an image's class, for the learned and the first features."""
-    if run.truth is None or run.n_images < 10:
-        return None
-    rows = np.linspace(0, run.n_images - 1, min(PURITY_POINTS, run.n_images)).astype(np.int64)
-    lines = [_purity("features of the result", run, rows, None)]
-    first = next((stage for stage in stages if stage.features is not None), None)
-    if first is not None and len(first.rows) >= 10:
-        thin = first.thinned(PURITY_POINTS)
-        lines.append(_purity(f"features at step {first.step}", run, thin.rows, thin))
-    note = "Among the K nearest images, the share that has the same class, averaged over the images."
-    if len(rows) < run.n_images:
-        note += f" Measured among {len(rows):,} of them."
-    return element(
-        "div",
-        {"class": "charts"},
-        line_chart("Purity of neighbourhoods", lines, x_title="K", is_share=True, caption=note),
-    )
-
-
-def _purity(name: str, run: RunData, rows: I64, stage: Stage | None) -> Line:
-    assert run.truth is not None
-    features = run.features(rows) if stage is None else _features(stage)
-    n_neighbours = min(100, len(rows) - 1)
-    purity = knn_purity(nearest(features.astype(np.float64), n_neighbours), run.truth[rows])
-    return Line(name, [float(k) for k in range(1, n_neighbours + 1)], purity.tolist())
 
 
 def _features(stage: Stage) -> np.ndarray[tuple[int, int], np.dtype[np.float32]]:

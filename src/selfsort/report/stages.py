@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from selfsort.metrics.pairs import pair_selection_quality
 from selfsort.report.arrays import as_counts, as_rows, as_table
@@ -35,6 +37,8 @@ class Stage:
     soft: F32 | None = None
     sizes: I64 | None = None
     """(K,) images in each cluster, all N counted."""
+    neighbours: I64 | None = None
+    """(M, P) the nearest other images of each one kept, nearest first, among all N."""
     event: Json = field(default_factory=dict)
     """The line of events.jsonl of this step."""
 
@@ -49,6 +53,7 @@ class Stage:
             features=None if self.features is None else self.features[kept],
             labels=None if self.labels is None else self.labels[kept],
             soft=None if self.soft is None else self.soft[kept],
+            neighbours=None if self.neighbours is None else self.neighbours[kept],
         )
 
 
@@ -74,8 +79,15 @@ def _stage(step: int, arrays: Arrays, n_images: int, event: Json) -> Stage:
         labels=as_counts(arrays.get("labels"), len(rows)),
         soft=as_table(arrays.get("soft"), len(rows)),
         sizes=as_counts(arrays.get("sizes")),
+        neighbours=_neighbours(arrays.get("neighbours"), len(rows), n_images),
         event=event,
     )
+
+
+def _neighbours(array: npt.NDArray[Any] | None, n_rows: int, n_images: int) -> I64 | None:
+    if array is None or array.ndim != 2 or len(array) != n_rows or as_rows(array.ravel(), n_images) is None:
+        return None
+    return array.astype(np.int64)
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ def summary(run: RunData) -> Html:
 
 def sentences(run: RunData) -> list[str]:
     """Say in plain words what was asked and what was found."""
-    found = size_report(run.table.labels, max(run.n_asked, 2))
+    found = size_report(run.table.labels, run.n_asked)
     said = [
         f"You asked for {plural(run.n_asked, 'cluster')} of {plural(run.n_images, 'image')} from "
         f"{shorten(run.source, 60)}.",

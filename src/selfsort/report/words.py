@@ -32,6 +32,15 @@ def percent(share: float) -> str:
     return f"{100 * share:.1f} %"
 
 
+def sentence(text: str) -> str:
+    """Begin with a capital and leave the rest alone.
+
+    >>> sentence("mean KL loss")
+    'Mean KL loss'
+    """
+    return text[:1].upper() + text[1:]
+
+
 def short(value: float) -> str:
     """Write a number for an axis.
 
