@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from tests.data.samples import save_many
 
-from selfsort.data import read_source
+from selfsort.data import read_labels, read_source
 from selfsort.data.labels import encode
 from selfsort.errors import InvalidInput, MissingData
 
@@ -107,6 +107,21 @@ def test_npz_without_labels(tmp_path: Path) -> None:
     np.savez(tmp_path / "l.npz", other=np.zeros(2))
     with pytest.raises(InvalidInput, match=r"l.npz must hold an array called labels; got other"):
         read_source(tmp_path / "s", labels=tmp_path / "l.npz")
+
+
+def test_labels_for_a_finished_run(tmp_path: Path) -> None:
+    np.save(tmp_path / "l.npy", np.array([7, 8, 9, 7]))
+    (tmp_path / "l.csv").write_text("a.png,x\n3,y\n1,x\n")
+    assert read_labels(tmp_path / "l.npy", ["0", "1", "2", "3"]).tolist() == [0, 1, 2, 0]
+    assert read_labels(tmp_path / "l.npy", ["1", "3"]).tolist() == [1, 0]  # rows 1 and 3 of the source
+    assert read_labels(tmp_path / "l.npy", ["10", "11", "12", "13"]).tolist() == [0, 1, 2, 0]
+    assert read_labels(tmp_path / "l.csv", ["3", "1"]).tolist() == [1, 0]
+    assert read_labels(tmp_path / "l.csv", ["a.png"]).tolist() == [0]
+    for names in (["0", "1", "2"], ["a", "b", "c"], ["0", "9"]):
+        with pytest.raises(InvalidInput, match=r"labels must have one entry per image"):
+            read_labels(tmp_path / "l.npy", names)
+    with pytest.raises(MissingData, match="is not there"):
+        read_labels(tmp_path / "gone.npy", ["1", "3"])
 
 
 def test_missing_file_and_two_places(tmp_path: Path) -> None:

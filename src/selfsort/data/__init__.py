@@ -2,6 +2,7 @@
 
 from selfsort.data.arrays import conform, from_array, range_of
 from selfsort.data.datasets import Dataset, Fit, ImageSpec, Skipped, as_dataset, fingerprint
+from selfsort.data.labels import read_labels
 from selfsort.data.read import read_source
 from selfsort.data.synthetic import shapes
 
@@ -15,6 +16,7 @@ __all__ = [
     "fingerprint",
     "from_array",
     "range_of",
+    "read_labels",
     "read_source",
     "shapes",
 ]

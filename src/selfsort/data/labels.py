@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -81,16 +82,9 @@ def from_file(path: Path, names: Sequence[str], kept: Sequence[int], found: int)
         found: how many images the source has, with those skipped or not selected.
     """
     require_file(path)
-    suffix = path.suffix.lower()
-    if suffix == ".csv":
+    if path.suffix.lower() == ".csv":
         return encode(_from_csv(path, names))
-    values: Array
-    if suffix in (".npy", ".npz"):
-        values = read_whole(path, "labels.npy" if suffix == ".npz" else None)
-    elif idx_kind(path) == 1:
-        values = read_idx_labels(path)
-    else:
-        values = as_numbers([line.strip() for line in _read_text(path).splitlines() if line.strip()])
+    values = _read_list(path)
     if values.ndim == 1 and len(values) == found:
         return encode(values[np.asarray(kept, np.int64)])
     if values.ndim == 1 and len(values) == len(kept):
@@ -100,12 +94,37 @@ def from_file(path: Path, names: Sequence[str], kept: Sequence[int], found: int)
     raise invalid("labels", f"have one entry per image ({counts})", got, "Check that labels and source match.")
 
 
+def read_labels(path: str | os.PathLike[str], names: Sequence[str]) -> I64:
+    """Read the labels of images that were read before, known by their names; for scoring a finished run.
+
+    Images named by row number that are a selection of their source (--where) may have labels for all of it.
+    """
+    file = Path(path).expanduser()
+    kept, found = list(range(len(names))), len(names)
+    is_selection = all(name.isdecimal() for name in names) and list(names) != list(map(str, kept))
+    if is_selection and file.suffix.lower() != ".csv":
+        require_file(file)
+        rows, length = [int(name) for name in names], len(_read_list(file))
+        if max(rows) < length:
+            kept, found = rows, length
+    return from_file(file, names, kept, found)[0]
+
+
 def _read_text(path: Path) -> str:
     try:
         return path.read_text("utf-8-sig")
     except UnicodeDecodeError as error:
         wanted = "be a csv, text, npy, npz or idx file"
         raise invalid(f"the labels file {printable(path.name)}", wanted, "other bytes", "Convert it.") from error
+
+
+def _read_list(path: Path) -> Array:
+    suffix = path.suffix.lower()
+    if suffix in (".npy", ".npz"):
+        return read_whole(path, "labels.npy" if suffix == ".npz" else None)
+    if idx_kind(path) == 1:
+        return read_idx_labels(path)
+    return as_numbers(line.strip() for line in _read_text(path).splitlines() if line.strip())
 
 
 def as_numbers(texts: Iterable[str | int]) -> Array:
