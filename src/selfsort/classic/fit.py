@@ -1,13 +1,15 @@
 """What the classical methods share: pixels to features, one snapshot, and how new images are labelled.
 
-A classical method is a function from features (N, D) to labels. `classic_method` turns that function into
-a full entry of METHODS. New images are labelled by the centroids (k-means) or by an affinity-weighted vote
-of their nearest training images (everything built on a graph), as the method chooses.
+A classical method is a function from features (N, D) to a `Partition`. `classic_method` turns that function
+into a full entry of METHODS. New images are labelled by the centroids (k-means) or by an affinity-weighted vote
+of their nearest training images (everything else), as the partition says.
+
+Shape letters: N images, D features, K clusters, M neighbours, B rows of a block.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -15,10 +17,22 @@ import numpy as np
 import torch
 
 from selfsort.config import Config
-from selfsort.errors import InvalidInput
+from selfsort.errors import InvalidInput, invalid
 from selfsort.graph.affinity import unit_rows, vote
 from selfsort.graph.knn import nearest_neighbours
+from selfsort.graph.neighbours import Neighbours
 from selfsort.types import F32, I64, Arrays, Assignment, Clustering, FeatureModel, Images, Method, Snapshot, State
+
+N_VOTERS = 20
+"""Neighbours that vote on a new image when the method has no neighbourhood of its own; JULE's K_s."""
+
+MAX_DENSE = 20_000
+"""Most images for which a method may hold an array of images by images."""
+
+# Rows judged together. A matrix product may round a row differently in blocks of another height, so the height is
+# fixed, and divides the 4,096 images that a saved run is predicted in: predicting the training images in order
+# then repeats the very same products and gives the very same labels.
+_BLOCK = 1024
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,6 +42,8 @@ class Partition:
     labels: I64
     centroids: F32 | None = None
     """Given when nearest centroid is the method's own rule for new images."""
+    neighbours: Neighbours | None = None
+    """Neighbours of the features, if the method has searched for them anyway."""
     warnings: tuple[str, ...] = ()
     extras: Arrays = field(default_factory=dict)
     event: dict[str, float | int | str] = field(default_factory=dict)
@@ -41,9 +57,38 @@ class ClusterFeatures(Protocol):
         ...
 
 
-def pixel_features(images: Images) -> F32:
-    """Flatten to one row per image and scale it to unit length, as JULE does for every baseline."""
-    return unit_rows(images.pixels.reshape(len(images), -1).astype(np.float32) / np.float32(255))
+class CentrePixels(Protocol):
+    """Says whether a method, so set, wants the mean image subtracted before rows are scaled to unit length."""
+
+    def __call__(self, config: Any) -> bool:
+        """Look at the settings."""
+        ...
+
+
+def pixel_features(images: Images, mean: F32 | None = None) -> F32:
+    """Flatten to one row per image, subtract a mean image if there is one, and scale each row to unit length.
+
+    Without a mean this is what JULE gives every baseline. Pixels are taken as 0..1.
+    """
+    flat = images.pixels.reshape(len(images), -1)
+    features: F32 = np.empty(flat.shape, dtype=np.float32)
+    for start in range(0, len(flat), _BLOCK):  # whole-array steps would hold three copies of the data at once
+        block = flat[start : start + _BLOCK].astype(np.float32)
+        block /= np.float32(255)
+        if mean is not None:
+            block -= mean
+        features[start : start + _BLOCK] = unit_rows(block)
+    return features
+
+
+def mean_image(images: Images) -> F32:
+    """Return the mean of all images as one row, pixels taken as 0..1."""
+    flat = images.pixels.reshape(len(images), -1)
+    total = np.zeros(flat.shape[1])
+    for start in range(0, len(flat), _BLOCK):
+        total += flat[start : start + _BLOCK].sum(axis=0, dtype=np.float64)
+    mean: F32 = (total / (255 * len(flat))).astype(np.float32)
+    return mean
 
 
 class CentroidModel:
@@ -61,18 +106,22 @@ class CentroidModel:
     def assign(self, features: F32) -> F32:
         """Softmax of the negative squared distances over the variance inside the clusters."""
         _check_width(features, self.centroids_KD)
-        log_NK = -_squared_distances(features, self.centroids_KD) / (2 * self.variance)
-        soft_NK = np.exp(log_NK - log_NK.max(axis=1, keepdims=True))
-        soft: F32 = (soft_NK / soft_NK.sum(axis=1, keepdims=True)).astype(np.float32)
-        return soft
+        soft_NK: F32 = np.empty((len(features), len(self.centroids_KD)), dtype=np.float32)
+        for start in range(0, len(features), _BLOCK):
+            block = slice(start, start + _BLOCK)
+            log_BK = -_squared_distances(features[block], self.centroids_KD) / (2 * self.variance)
+            soft_BK = np.exp(log_BK - log_BK.max(axis=1, keepdims=True))
+            soft_NK[block] = soft_BK / soft_BK.sum(axis=1, keepdims=True)
+        return soft_NK
 
 
 class VoteModel:
-    """Labels by an affinity-weighted vote of the nearest training features."""
+    """Labels by an affinity-weighted vote of the nearest training rows."""
 
     def __init__(self, state: State, device: torch.device) -> None:
         self.features_ND: F32 = state.arrays["features"]
         self.labels: I64 = state.arrays["labels"]
+        self.mean_image: F32 | None = state.arrays.get("mean_image")
         self.n_clusters = int(state.meta["n_clusters"])
         self.n_neighbours = int(state.meta["n_neighbours"])
         self.sigma_sq = float(state.meta["sigma_sq"])
@@ -80,13 +129,17 @@ class VoteModel:
 
     def apply(self, images: Images, layer: str = "top") -> Assignment:
         """Judge pictures by their pixels."""
-        features = pixel_features(images)
+        features = pixel_features(images, self.mean_image)
         return Assignment(features, self.assign(features))
 
     def assign(self, features: F32) -> F32:
         """Let the nearest training rows vote."""
         _check_width(features, self.features_ND)
-        neighbours = nearest_neighbours(self.features_ND, self.n_neighbours, queries=features, device=self.device)
+        found = nearest_neighbours(self.features_ND, self.n_neighbours, queries=features, device=self.device)
+        return self.count_votes(found)
+
+    def count_votes(self, neighbours: Neighbours) -> F32:
+        """Let these training rows vote."""
         return vote(neighbours, self.labels, self.n_clusters, self.sigma_sq)
 
 
@@ -110,7 +163,7 @@ def classic_method(
     config: type[Config],
     cluster: ClusterFeatures,
     *,
-    features_of: Callable[[Images], F32] = pixel_features,
+    centre_pixels: CentrePixels = lambda config: False,
     is_inductive: bool = False,
 ) -> Method:
     """Wrap an algorithm on features as a full method."""
@@ -119,26 +172,47 @@ def classic_method(
         features: F32, config: Any, *, device: torch.device, seed: int, resume: State | None = None
     ) -> Iterator[Snapshot]:
         # A single step: a run killed before it ends starts over and, by its seed, ends the same.
+        _check_features(features, config.n_clusters)
         partition = cluster(features, config, seed=seed, device=device)
         yield _only_snapshot(features, partition, config.n_clusters, device)
 
     def train(
         images: Images, config: Any, *, device: torch.device, seed: int, resume: State | None = None
     ) -> Iterator[Snapshot]:
-        return train_on_features(features_of(images), config, device=device, seed=seed, resume=resume)
+        mean = mean_image(images) if centre_pixels(config) else None
+        features = pixel_features(images, mean)
+        for snapshot in train_on_features(features, config, device=device, seed=seed, resume=resume):
+            if mean is not None and snapshot.result is not None:
+                snapshot.result.model.arrays["mean_image"] = mean
+            yield snapshot
 
     return Method(name, summary, source, config, train, restore, is_inductive, train_on_features)
 
 
+def refuse_dense(n_images: int, limit: int, method: str) -> None:
+    """Refuse, before any work, more images than an array of images by images can be held for."""
+    if n_images > limit:
+        raise invalid(
+            "the number of images",
+            f"be at most {limit:,} for {method}, which compares every image with every other",
+            f"{n_images:,}",
+            "Use ac-gdl or sc-ls, which have no such limit, or cluster a sample and predict the rest.",
+        )
+
+
 def _only_snapshot(features: F32, partition: Partition, n_clusters: int, device: torch.device) -> Snapshot:
-    model = _model_state(features, partition, n_clusters, device)
-    fitted = CentroidModel(model) if partition.centroids is not None else VoteModel(model, device)
-    soft = fitted.assign(features)
-    result = Clustering(partition.labels, soft, features, model, partition.extras)
+    if partition.centroids is not None:
+        model, soft = _fit_centroids(features, partition.centroids)
+        # The model's own verdict: what a solver's last iteration says may differ from it by a rounding.
+        labels: I64 = np.argmax(soft, axis=1).astype(np.int64)
+    else:
+        model, soft = _fit_vote(features, partition, n_clusters, device)
+        labels = partition.labels
+    result = Clustering(labels, soft, features, model, partition.extras)
     return Snapshot(
         step=1,
         total=1,
-        labels=partition.labels,
+        labels=labels,
         event=partition.event,
         state=State,
         result=result,
@@ -146,20 +220,55 @@ def _only_snapshot(features: F32, partition: Partition, n_clusters: int, device:
     )
 
 
-def _model_state(features: F32, partition: Partition, n_clusters: int, device: torch.device) -> State:
-    if partition.centroids is not None:
-        nearest = _squared_distances(features, partition.centroids).min(axis=1)
-        variance = float(nearest.mean()) / features.shape[1]
-        return State({"centroids": partition.centroids}, {"variance": variance, "rule": "centroid"})
-    neighbours = nearest_neighbours(features, min(20, len(features) - 1), device=device)
-    sigma_sq = float(neighbours.sq_dist.mean())
-    return vote_state(features, partition.labels, n_clusters, neighbours.idx.shape[1], sigma_sq)
+def _fit_centroids(features: F32, centroids: F32) -> tuple[State, F32]:
+    blocks = range(0, len(features), _BLOCK)
+    nearest = sum(float(_squared_distances(features[i : i + _BLOCK], centroids).min(axis=1).sum()) for i in blocks)
+    variance = nearest / features.size
+    model = State({"centroids": centroids}, {"variance": variance, "rule": "centroid"})
+    return model, CentroidModel(model).assign(features)
+
+
+def _fit_vote(features: F32, partition: Partition, n_clusters: int, device: torch.device) -> tuple[State, F32]:
+    neighbours = partition.neighbours
+    if neighbours is None:
+        neighbours = nearest_neighbours(features, N_VOTERS, device=device)
+    # The mean is zero when all images are the same; any width then gives every neighbour the same vote.
+    sigma_sq = float(neighbours.sq_dist.mean(dtype=np.float64)) or 1.0
+    model = vote_state(features, partition.labels, n_clusters, neighbours.n_neighbours, sigma_sq)
+    return model, VoteModel(model, device).count_votes(_with_self(neighbours))
+
+
+def _with_self(neighbours: Neighbours) -> Neighbours:
+    """Put each training image before its neighbours, where a search for it as a new image would find it."""
+    own_N1 = np.arange(len(neighbours))[:, None]
+    return Neighbours(
+        np.hstack([own_N1, neighbours.idx[:, :-1]]),
+        np.hstack([np.zeros_like(neighbours.sq_dist[:, :1]), neighbours.sq_dist[:, :-1]]),
+        neighbours.n_asked,
+    )
 
 
 def _squared_distances(x_ND: F32, y_KD: F32) -> F32:
-    squared = (x_ND**2).sum(1)[:, None] + (y_KD**2).sum(1)[None, :] - 2 * x_ND @ y_KD.T
-    distances: F32 = np.maximum(squared, 0)
+    squared = x_ND @ y_KD.T
+    squared *= -2
+    squared += np.einsum("nd,nd->n", x_ND, x_ND)[:, None]
+    squared += np.einsum("kd,kd->k", y_KD, y_KD)
+    distances: F32 = np.maximum(squared, 0, out=squared)
     return distances
+
+
+def _check_features(features: F32, n_clusters: int) -> None:
+    if features.ndim != 2 or features.shape[1] == 0:
+        raise invalid("features", "be a table of images by values", f"shape {features.shape}", "Flatten each image.")
+    if not np.isfinite(features).all():
+        raise invalid("features", "be finite", "NaN or infinity", "Look for a training run that diverged.")
+    if n_clusters > len(features):
+        raise invalid(
+            "n_clusters",
+            f"be between 2 and the number of images ({len(features)})",
+            n_clusters,
+            "Lower n_clusters or add images.",
+        )
 
 
 def _check_width(features: F32, reference: F32) -> None:

@@ -58,9 +58,7 @@ def kmeans(features: F32, n_clusters: int, *, seed: int, n_restarts: int = 10, m
 def cluster(features: F32, config: KMeansConfig, *, seed: int, device: torch.device) -> Partition:
     """Run k-means as the table's row does."""
     max_iterations = config.max_iterations or max(100, len(features) // 100)
-    fit = kmeans(
-        features, config.n_clusters, seed=seed, n_restarts=config.n_restarts, max_iterations=max_iterations
-    )
+    fit = kmeans(features, config.n_clusters, seed=seed, n_restarts=config.n_restarts, max_iterations=max_iterations)
     return Partition(fit.labels, centroids=fit.centroids, event={"inertia": fit.inertia})
 
 

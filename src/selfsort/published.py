@@ -1,0 +1,317 @@
+"""Scores printed in the papers, as data: never a target of a test, always shown beside what was measured here.
+
+Methods and data sets carry the names of the command line. An entry says which NMI it is, how the authors ran the
+method and whether the number was checked against the text of the paper.
+
+Columns of a table are data sets, rows are methods, a missing value is a dash.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+NMIVariant = Literal["geometric", "arithmetic", "max"]
+
+
+@dataclass(frozen=True)
+class Score:
+    """One printed result."""
+
+    method: str
+    dataset: str
+    acc: float | None
+    nmi: float | None
+    ari: float | None
+    nmi_variant: NMIVariant
+    features: str
+    """What was clustered: `pixels`, `jule` (features learned by JULE), or `own` for a method that learns its own."""
+    protocol: str
+    source: str
+    is_verified: bool = True
+    """False: known from the literature, not confirmed against the paper's text."""
+    note: str = ""
+
+
+DATASETS: dict[str, str] = {
+    "coil20": "COIL-20, 1,440 images, 128x128 gray",
+    "coil100": "COIL-100, 7,200 images, 128x128 colour",
+    "usps": "USPS, 11,000 images, 16x16 gray",
+    "mnist-test": "MNIST, the 10,000 test images",
+    "mnist": "MNIST, all 70,000 images",
+    "umist": "UMist, 575 images, 112x92 gray",
+    "frgc": "FRGC-v2, 2,462 images, 32x32 colour",
+    "cmu-pie": "CMU-PIE, 2,856 images, 32x32 gray",
+    "ytf": "YouTube Faces, 10,000 images, 55x55 colour",
+    "cifar10": "CIFAR-10",
+    "cifar100-20": "CIFAR-100 by its 20 superclasses",
+    "stl10": "STL-10",
+    "imagenet10": "ImageNet-10",
+    "imagenet-dog": "ImageNet-Dog, 15 breeds",
+}
+"""The data sets as the papers used them."""
+
+_JULE_PAPER = "Yang, Parikh, Batra, CVPR 2016"
+_DBC_PAPER = "Li, Qiao, Zhang, Xi, Pattern Recognition 2018"
+_GAT_PAPER = "Niu, Zhang, Wang, Liang, ECCV 2020"
+_SECU_PAPER = "Qian, ICCV 2023"
+_ALL_IMAGES = "fitted and scored on all images"
+
+_JULE_DATASETS = "coil20 coil100 usps mnist-test mnist umist frgc cmu-pie ytf"
+
+_JULE_NMI = """
+jule-sf    1.000 0.978 0.858 0.876 0.906 0.880 0.566 0.984 0.848
+jule       1.000 0.985 0.913 0.915 0.913 0.877 0.574 1.000 0.848
+kmeans     0.775 0.822 0.447 0.528 0.500 0.609 0.389 0.549 0.761
+sc-njw     0.860 0.872 0.409 0.528 0.476 0.727 0.186 0.543 0.752
+sc-st      0.673 0.706 0.342 0.445 0.416 0.611 0.431 0.581 0.620
+sc-ls      0.877 0.833 0.681 0.756 0.706 0.810 0.550 0.788 0.759
+ncuts      0.768 0.861 0.382 0.386 0.411 0.782 0.285 0.411 0.742
+ac-link    0.512 0.711 0.579 0.662 0.686 0.643 0.168 0.545 0.738
+ac-zell    0.954 0.963 0.774 0.810 0.017 0.755 0.351 0.910 0.733
+ac-gdl     0.945 0.954 0.854 0.864 0.017 0.755 0.351 0.934 0.622
+ac-pic     0.950 0.964 0.840 0.853 0.017 0.750 0.415 0.902 0.697
+nmf-lp     0.720 0.783 0.435 0.467 0.452 0.560 0.346 0.491 0.720
+nmf-d      0.692 0.719 0.286 0.243 0.148 0.500 0.258 0.983 0.569
+"""
+
+_JULE_ACC = """
+jule-sf    1.000 0.894 0.922 0.940 0.959 0.809 0.461 0.980 0.684
+jule       1.000 0.916 0.950 0.961 0.964 0.809 0.461 1.000 0.684
+kmeans     0.665 0.580 0.467 0.560 0.564 0.419 0.327 0.246 0.548
+sc-njw     0.641 0.544 0.413 0.220 0.502 0.551 0.178 0.255 0.551
+sc-st      0.417 0.300 0.308 0.454 0.311 0.411 0.358 0.293 0.290
+sc-ls      0.717 0.609 0.659 0.740 0.714 0.568 0.407 0.549 0.544
+ncuts      0.544 0.577 0.314 0.304 0.327 0.550 0.235 0.155 0.536
+ac-link    0.251 0.269 0.421 0.693 0.657 0.398 0.175 0.201 0.547
+ac-zell    0.867 0.811 0.575 0.693 0.112 0.517 0.266 0.765 0.519
+ac-gdl     0.865 0.797 0.867 0.933 0.113 0.563 0.266 0.842 0.430
+ac-pic     0.855 0.840 0.855 0.920 0.115 0.576 0.320 0.797 0.472
+nmf-lp     0.621 0.553 0.522 0.479 0.471 0.365 0.259 0.229 0.546
+"""
+
+# ACC / NMI of the classical methods on the features JULE had learned.
+_JULE_LEARNED = """
+kmeans     .821/.926 .751/.919 .776/.758 .957/.908 .969/.927 .761/.871 .476/.636 .834/.956 .660/.835
+sc-njw     .738/.915 .659/.898 .716/.753 .868/.878 .972/.931 .707/.833 .485/.625 .776/.957 .521/.789
+sc-st      .851/.959 .705/.922 .661/.741 .960/.911 .958/.906 .697/.847 .496/.651 .896/.938 .575/.741
+sc-ls      .867/.950 .735/.905 .792/.780 .960/.912 .973/.932 .733/.879 .502/.639 .802/.950 .571/.802
+ncuts      .888/.963 .626/.900 .634/.705 .959/.910 .971/.930 .798/.877 .504/.640 .981/.995 .441/.823
+ac-link    .678/.896 .539/.884 .773/.783 .955/.901 .964/.918 .795/.872 .495/.621 .947/.990 .602/.803
+ac-zell    1.00/1.00 .931/.989 .879/.910 .879/.893 .969/.919 .790/.870 .449/.551 1.00/1.00 .644/.821
+ac-gdl     1.00/1.00 .920/.985 .949/.913 .961/.915 .878/.913 .790/.870 .461/.574 1.00/1.00 .677/.842
+ac-pic     1.00/1.00 .950/.990 .955/.914 .958/.909 .882/.907 .790/.870 .438/.553 1.00/1.00 .652/.829
+nmf-lp     .769/.855 .603/.834 .778/.729 .955/.905 .970/.926 .725/.854 .481/.575 .504/.690 .575/.788
+"""
+
+# What the authors of the baselines themselves had reported, where it differs from JULE's re-runs (NMI only).
+_ORIGINAL_NMI = """
+sc-njw     0.889 0.854 0.690 0.755
+sc-st      0.895 0.858 0.726 0.756
+ncuts      0.884 0.823 0.675 0.753
+ac-zell    0.911 0.913 0.799 0.768
+ac-gdl     0.937 0.929 0.824 0.844
+"""
+
+# ACC / NMI.
+_DBC = """
+kmeans         0.535/0.531 -           0.592/0.767 0.506/0.772
+fcae-kmeans    0.794/0.698 0.667/0.645 0.787/0.882 0.766/0.897
+dbc            0.964/0.917 0.743/0.724 0.793/0.895 0.775/0.905
+"""
+
+# ACC / NMI / ARI from here on.
+_DAC = """
+dac         0.522/0.396/0.306 0.238/0.185/0.088 0.470/0.366/0.257 0.527/0.394/0.302 0.275/0.219/0.111
+dac-star    0.498/0.379/0.280 0.219/0.162/0.078 0.434/0.347/0.235 0.503/0.369/0.284 0.246/0.182/0.095
+"""
+
+_DAC_LOGS = """
+dac-star    0.981/0.947/0.958 0.518/0.468/0.380 0.255/0.212/0.110 0.668/0.579/0.517 0.250/0.208/0.104
+"""
+
+_GAT = """
+gatcluster        0.583/0.446/0.363 0.739/0.594/0.552 0.322/0.281/0.163 0.610/0.475/0.402 0.281/0.215/0.116
+gatcluster-128    -                 0.762/0.609/0.572 0.333/0.322/0.200 -                 -
+"""
+
+_GAT_COMPARED = """
+kmeans     0.192 0.241 0.105 0.229 0.130
+spectral   0.159 0.274 0.111 0.247 0.136
+ac         0.332 0.242 0.139 0.228 0.138
+nmf        0.180 0.230 0.118 0.190 0.118
+ae         0.303 0.317 0.185 0.314 0.165
+jule       0.277 0.300 0.138 0.272 0.137
+dec        0.359 0.381 0.195 0.301 0.185
+iic        0.499 -     -     0.617 0.257
+dccm       0.482 0.710 0.383 0.623 0.327
+"""
+
+_SECU_SELF_LABELLED = """
+secu       0.930/0.861/0.857 0.552/0.551/0.397 0.836/0.733/0.693
+scan       0.883/0.797/0.772 0.507/0.486/0.333 0.809/0.698/0.646
+"""
+
+_SECU_PLAIN = """
+secu-no-self-label    0.885/0.799/0.782 0.516/0.516/0.360 0.814/0.707/0.657
+"""
+
+
+@dataclass(frozen=True)
+class _Table:
+    """How to read one block of text: the data sets of its columns, the metrics of a cell, and what they all share."""
+
+    text: str
+    datasets: str
+    metrics: tuple[str, ...]
+    nmi_variant: NMIVariant
+    source: str
+    features: str = "own"
+    protocol: str = _ALL_IMAGES
+    is_verified: bool = True
+    note: str = ""
+
+    def scores(self) -> list[Score]:
+        """One entry per cell that holds a number."""
+        found = []
+        for line in self.text.strip().splitlines():
+            method, *cells = line.split()
+            for dataset, cell in zip(self.datasets.split(), cells, strict=True):
+                if cell != "-":
+                    values = dict(zip(self.metrics, map(float, cell.split("/")), strict=True))
+                    found.append(self._score(method, dataset, values))
+        return found
+
+    def _score(self, method: str, dataset: str, values: dict[str, float]) -> Score:
+        # In a table of pixels the methods that learn still have their own features.
+        is_learned = method.startswith(("jule", "dec", "iic", "dccm", "ae", "fcae", "dbc"))
+        return Score(
+            method=method,
+            dataset=dataset,
+            acc=values.get("acc"),
+            nmi=values.get("nmi"),
+            ari=values.get("ari"),
+            nmi_variant=self.nmi_variant,
+            features="own" if is_learned else self.features,
+            protocol=self.protocol,
+            source=self.source,
+            is_verified=self.is_verified,
+            note=self.note,
+        )
+
+
+_BOTH = ("acc", "nmi")
+_ALL_THREE = ("acc", "nmi", "ari")
+_MEAN_OF_3 = f"{_ALL_IMAGES}; mean of 3 runs"
+_DBC_DATASETS = "mnist usps coil20 coil100"
+_DAC_DATASETS = "cifar10 cifar100-20 stl10 imagenet10 imagenet-dog"
+_GAT_DATASETS = "stl10 imagenet10 imagenet-dog cifar10 cifar100-20"
+_SECU_DATASETS = "cifar10 cifar100-20 stl10"
+_QUOTED_BY_GAT = f"quoted in the comparison table of {_GAT_PAPER}"
+_TEST_SPLIT = "fitted on the training split, scored on the test split; NMI variant inferred"
+
+_TABLES = (
+    _Table(_JULE_NMI, _JULE_DATASETS, ("nmi",), "geometric", _JULE_PAPER, "pixels", _MEAN_OF_3),
+    _Table(_JULE_ACC, _JULE_DATASETS, ("acc",), "geometric", _JULE_PAPER, "pixels", _MEAN_OF_3),
+    _Table(_JULE_LEARNED, _JULE_DATASETS, _BOTH, "geometric", _JULE_PAPER, "jule", _MEAN_OF_3),
+    _Table(
+        _ORIGINAL_NMI,
+        "coil20 coil100 usps mnist-test",
+        ("nmi",),
+        "geometric",
+        f"the baseline's own authors, quoted by {_JULE_PAPER}",
+        "pixels",
+    ),
+    _Table(_DBC, _DBC_DATASETS, _BOTH, "max", _DBC_PAPER, "pixels"),
+    _Table("dac 0.978/0.935", "mnist", _BOTH, "geometric", "Chang et al., ICCV 2017"),
+    _Table(
+        "dac 0.949",
+        "mnist",
+        ("ari",),
+        "geometric",
+        "Chang et al., ICCV 2017",
+        is_verified=False,
+    ),
+    _Table("dac-star 0.966", "mnist", ("acc",), "geometric", "an author's reply to a user of the DAC code"),
+    _Table(_DAC, _DAC_DATASETS, _ALL_THREE, "geometric", f"Chang et al., ICCV 2017, {_QUOTED_BY_GAT}"),
+    _Table(
+        _DAC_LOGS,
+        "mnist cifar10 cifar100-20 imagenet10 imagenet-dog",
+        _ALL_THREE,
+        "geometric",
+        "logs released with the DAC code",
+        note="final epoch; CIFAR-10 is the second of two released logs",
+    ),
+    _Table(_GAT, _GAT_DATASETS, _ALL_THREE, "geometric", _GAT_PAPER, protocol=f"{_ALL_IMAGES}; best of several runs"),
+    _Table(_GAT_COMPARED, _GAT_DATASETS, ("acc",), "geometric", _QUOTED_BY_GAT, "pixels"),
+    _Table(
+        "secu-size 0.881/0.794/0.776",
+        "cifar10",
+        _ALL_THREE,
+        "arithmetic",
+        f"{_SECU_PAPER}, supplement",
+        protocol=_TEST_SPLIT,
+        note="size constraint with gamma 0.9",
+    ),
+    _Table(
+        _SECU_PLAIN,
+        _SECU_DATASETS,
+        _ALL_THREE,
+        "arithmetic",
+        _SECU_PAPER,
+        protocol=_TEST_SPLIT,
+        is_verified=False,
+        note="before self-labelling",
+    ),
+    _Table(
+        _SECU_SELF_LABELLED,
+        _SECU_DATASETS,
+        _ALL_THREE,
+        "arithmetic",
+        f"comparison tables of papers after {_SECU_PAPER}",
+        protocol=_TEST_SPLIT,
+        note="after self-labelling",
+    ),
+)
+
+
+def _join(scores: list[Score]) -> tuple[Score, ...]:
+    """Put metrics of one result that stand in separate tables of one paper into one entry."""
+    joined: dict[tuple[str, ...], Score] = {}
+    for score in scores:
+        key = (score.method, score.dataset, score.features, score.source, score.note, str(score.is_verified))
+        first = joined.get(key)
+        if first is None:
+            joined[key] = score
+            continue
+        joined[key] = Score(
+            **{
+                **vars(first),
+                "acc": first.acc if score.acc is None else score.acc,
+                "nmi": first.nmi if score.nmi is None else score.nmi,
+                "ari": first.ari if score.ari is None else score.ari,
+            }
+        )
+    return tuple(joined.values())
+
+
+SCORES: tuple[Score, ...] = _join([score for table in _TABLES for score in table.scores()])
+"""Every printed result, those of a method's main table first."""
+
+
+def published(method: str, dataset: str, features: str | None = None) -> tuple[Score, ...]:
+    """Return what was printed about a method on a data set, the main source first; empty if nothing was.
+
+    Args:
+        method: a name of METHODS, or one of the papers' variants (`jule-sf`, `dac-star`, `fcae-kmeans`, ...).
+        dataset: a key of `DATASETS`.
+        features: keep only results on these features (`pixels`, `jule`, `own`).
+
+    >>> [(score.nmi, score.acc) for score in published("ac-gdl", "cmu-pie", "pixels")]
+    [(0.934, 0.842)]
+    """
+    return tuple(
+        score
+        for score in SCORES
+        if score.method == method and score.dataset == dataset and features in (None, score.features)
+    )
