@@ -75,17 +75,23 @@ LabelsOption = Annotated[
 OutOption = Annotated[Path | None, typer.Option("--out", help="Where to write.", show_default=False)]
 
 
-@app.callback()
-def _options(
-    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
-    version: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False,
-) -> None:
-    # --debug is read by `main`, which is outside of typer's reach, and may stand anywhere.
-    if version:
+def _print_version(is_asked: bool) -> None:
+    if is_asked:
         from selfsort import __version__
 
         _say(f"selfsort {__version__}")
         raise typer.Exit
+
+
+@app.callback()
+def _options(
+    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and stop.")
+    ] = False,
+) -> None:
+    # --debug is read by `main`, which is outside of typer's reach, and may stand anywhere.
+    del debug, version
 
 
 @app.command()
@@ -355,7 +361,7 @@ def main() -> None:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a name the terminal cannot show is no reason to fail
     try:
-        app(arguments or ["--help"], standalone_mode=False)
+        app(arguments or ["--help"], prog_name="selfsort", standalone_mode=False)
     except SelfsortError as error:
         _fail(str(error), error.exit_code, is_debug)
     except KeyboardInterrupt:
@@ -365,7 +371,7 @@ def main() -> None:
         sys.exit(1)
     except Exception as error:
         if hasattr(error, "exit_code") and hasattr(error, "format_message"):  # typer's own usage errors
-            _fail(f"{error.format_message().rstrip('.')}. See: {_help_command(error)}", 2, is_debug)
+            _fail(f"{_sentence(error.format_message())} See: {_help_command(error)}", 2, is_debug)
         _fail(
             f"selfsort failed unexpectedly ({type(error).__name__}: {error}). This is a fault of ours. "
             "Run again with `selfsort --debug ...` and report what it prints.",
@@ -383,6 +389,10 @@ def _fail(message: str, exit_code: int, is_debug: bool) -> None:
         traceback.print_exc()
     _say_aside(f"selfsort: {message}")
     sys.exit(exit_code)
+
+
+def _sentence(text: str) -> str:
+    return text if text.endswith((".", "?")) else f"{text}."
 
 
 def _help_command(error: Exception) -> str:
