@@ -7,8 +7,9 @@ Merging M and N into S leaves U[P, S] = U[P, M] + U[P, N]. The other direction n
 
     U[S, P] = U[M, P] + U[N, P] + sum over v in P of ( r_N(v) c_M(v) + r_M(v) c_N(v) ),
 
-and those are non-zero only next to the smaller of the two clusters: walking the smaller one each time costs
-O(n K log n) steps over a whole agglomeration.
+and those are non-zero only next to the smaller of the two clusters. An item meets at most log n merges as part of
+the smaller one, and links inside a cluster are forgotten, so a whole agglomeration walks far fewer than n K log n
+links.
 
 The table has an edge for each pair of clusters with a non-zero affinity, made of two half-edges h and h ^ 1, one in
 the linked list of each cluster. An edge that dies leaves a list when the list is next walked.
@@ -31,17 +32,12 @@ I32 = npt.NDArray[np.int32]
 I8 = npt.NDArray[np.int8]
 Records = npt.NDArray[Any]
 
-ARC = np.dtype([("item", "i4"), ("weight", "f8")], align=True)
+# One entry for each item v and each other item u that v has a weight to or from.
+LINK = np.dtype([("item", "i4"), ("out", "f8"), ("into", "f8")], align=True)  # u, W[v, u], W[u, v]
 ITEM = np.dtype(
-    [
-        ("next", "i4"),  # linked list of a cluster's items
-        ("arriving", "f8"),  # scratch: r of the smaller cluster; all scratch is 0 between merges
-        ("leaving", "f8"),  # scratch: c of the smaller cluster
-        ("arriving_large", "f8"),
-        ("leaving_large", "f8"),
-    ],
-    align=True,
-)
+    [("next", "i4"), ("begin", "i8"), ("end", "i8")], align=True
+)  # next of its cluster; where its links are
+SUMS = np.dtype([("arriving", "f8"), ("leaving", "f8"), ("arriving_large", "f8"), ("leaving_large", "f8")])  # r and c
 CLUSTER = np.dtype(
     [
         ("name", "i4"),
@@ -53,7 +49,7 @@ CLUSTER = np.dtype(
         ("half_to", "i4"),  # scratch: half-edge from the cluster being merged to this one, else -1
         ("tree_id", "i8"),  # number in the merge history
         ("size", "i8"),
-        ("n_arcs", "i8"),  # arcs of the graph that touch its items
+        ("n_links", "i8"),  # links of its items, of those not dropped yet
         ("best_affinity", "f8"),
         ("kth_affinity", "f8"),  # smallest affinity that the score depends on
         ("cross", "f8"),  # scratch: cross terms of the exact update
@@ -81,15 +77,6 @@ DONE, ISOLATED, FULL = 0, 1, 2
 EXACT, APPROX_SIZE, APPROX_ALPHA = 0, 1, 2
 
 
-class Graph(NamedTuple):
-    """The arcs by source (out) and by destination (into), without stored zeros."""
-
-    out_ptr: I64
-    out: Records
-    into_ptr: I64
-    into: Records
-
-
 class MergeRule(NamedTuple):
     """What to merge and how to update."""
 
@@ -104,6 +91,7 @@ class MergeState(NamedTuple):
 
     label: I32  # (n,) handle of each item's cluster
     items: Records  # (n,) ITEM
+    links: Records  # LINK
     clusters: Records  # (c,) CLUSTER by handle
     names: Records  # (p,) NAME
     winner: I32  # (2p,) tournament over names
@@ -111,9 +99,12 @@ class MergeState(NamedTuple):
     free: I32  # (e,) stack of unused edges
     counts: I64  # (3,)
     merges: Records  # (c,) MERGE
-    touched: I32  # (n,) scratch
-    crossed: I32  # (c,) scratch
-    top: F64  # (n_structure,) scratch
+    # Scratch, zero between merges where it matters:
+    sums: Records  # (n,) SUMS
+    is_touched: npt.NDArray[np.bool_]  # (n,)
+    touched: I32  # (n,)
+    crossed: I32  # (c,)
+    top: F64  # (n_structure,)
 
 
 @kernel
@@ -208,83 +199,99 @@ def start(state: MergeState, rule: MergeRule) -> None:
 
 
 @kernel
-def _gather_small(graph: Graph, state: MergeState, large: int, small: int) -> int:
-    """Fill r and c of the smaller cluster at every item outside both; return how many items were touched."""
-    n_touched = 0
+def _gather_small(state: MergeState, large: int, small: int) -> int:
+    """Fill r and c of the smaller cluster at every item outside both; return how many items were touched.
+
+    Links between the two clusters, or within one, can never matter again and are dropped on the way.
+    """
+    links, sums = state.links, state.sums
+    n_touched = n_dropped = 0
     v = state.clusters[small].first_item
     while v != -1:
-        for t in range(graph.out_ptr[v], graph.out_ptr[v + 1]):
-            u = graph.out[t].item
+        item = state.items[v]
+        kept = item.begin
+        for t in range(item.begin, item.end):
+            u = links[t].item
             if state.label[u] != large and state.label[u] != small:
-                item = state.items[u]
-                if item.arriving == 0.0 and item.leaving == 0.0:
+                if not state.is_touched[u]:
+                    state.is_touched[u] = True
                     state.touched[n_touched] = u
                     n_touched += 1
-                item.arriving += graph.out[t].weight
-        for t in range(graph.into_ptr[v], graph.into_ptr[v + 1]):
-            u = graph.into[t].item
-            if state.label[u] != large and state.label[u] != small:
-                item = state.items[u]
-                if item.arriving == 0.0 and item.leaving == 0.0:
-                    state.touched[n_touched] = u
-                    n_touched += 1
-                item.leaving += graph.into[t].weight
-        v = state.items[v].next
+                sums[u].arriving += links[t].out
+                sums[u].leaving += links[t].into
+                links[kept] = links[t]
+                kept += 1
+        n_dropped += item.end - kept
+        item.end = kept
+        v = item.next
+    state.clusters[small].n_links -= n_dropped
     return n_touched
 
 
 @kernel
-def _gather_large(graph: Graph, state: MergeState, large: int, n_touched: int) -> None:
-    """Fill r and c of the larger cluster at the touched items, from whichever side has fewer arcs to walk."""
-    n_steps = 0
-    for t in range(n_touched):
-        u = state.touched[t]
-        n_steps += graph.out_ptr[u + 1] - graph.out_ptr[u] + graph.into_ptr[u + 1] - graph.into_ptr[u]
-    if n_steps <= state.clusters[large].n_arcs:
-        for t in range(n_touched):
-            u = state.touched[t]
-            item = state.items[u]
-            if item.arriving > 0.0:
-                for x in range(graph.out_ptr[u], graph.out_ptr[u + 1]):
-                    if state.label[graph.out[x].item] == large:
-                        item.leaving_large += graph.out[x].weight
-            if item.leaving > 0.0:
-                for x in range(graph.into_ptr[u], graph.into_ptr[u + 1]):
-                    if state.label[graph.into[x].item] == large:
-                        item.arriving_large += graph.into[x].weight
-        return
+def _gather_large(state: MergeState, large: int, small: int) -> None:
+    """Fill r and c of the larger cluster at the touched items, walking its links; drop links as above."""
+    links, sums = state.links, state.sums
+    n_dropped = 0
     v = state.clusters[large].first_item
     while v != -1:
-        for t in range(graph.out_ptr[v], graph.out_ptr[v + 1]):
-            item = state.items[graph.out[t].item]
-            if item.leaving > 0.0:
-                item.arriving_large += graph.out[t].weight
-        for t in range(graph.into_ptr[v], graph.into_ptr[v + 1]):
-            item = state.items[graph.into[t].item]
-            if item.arriving > 0.0:
-                item.leaving_large += graph.into[t].weight
-        v = state.items[v].next
+        item = state.items[v]
+        kept = item.begin
+        for t in range(item.begin, item.end):
+            u = links[t].item
+            if state.label[u] != large and state.label[u] != small:
+                if state.is_touched[u]:
+                    sums[u].arriving_large += links[t].out
+                    sums[u].leaving_large += links[t].into
+                links[kept] = links[t]
+                kept += 1
+        n_dropped += item.end - kept
+        item.end = kept
+        v = item.next
+    state.clusters[large].n_links -= n_dropped
 
 
 @kernel
-def _cross_terms(graph: Graph, state: MergeState, large: int, small: int) -> int:
+def _gather_touched(state: MergeState, large: int, n_touched: int) -> None:
+    """Fill r and c of the larger cluster at the touched items, walking their links."""
+    for t in range(n_touched):
+        u = state.touched[t]
+        leaving = arriving = 0.0
+        for x in range(state.items[u].begin, state.items[u].end):
+            if state.label[state.links[x].item] == large:
+                leaving += state.links[x].out
+                arriving += state.links[x].into
+        state.sums[u].leaving_large = leaving
+        state.sums[u].arriving_large = arriving
+
+
+@kernel
+def _cross_terms(state: MergeState, large: int, small: int) -> int:
     """Sum the cross terms of the exact update by cluster; return how many clusters have one."""
-    n_touched = _gather_small(graph, state, large, small)
-    _gather_large(graph, state, large, n_touched)
+    n_touched = _gather_small(state, large, small)
+    n_steps = 0
+    for t in range(n_touched):
+        n_steps += state.items[state.touched[t]].end - state.items[state.touched[t]].begin
+    if n_steps < state.clusters[large].n_links:
+        _gather_touched(state, large, n_touched)
+    else:
+        _gather_large(state, large, small)
     n_crossed = 0
     for t in range(n_touched):
-        item = state.items[state.touched[t]]
-        term = item.arriving * item.leaving_large + item.arriving_large * item.leaving
+        u = state.touched[t]
+        both = state.sums[u]
+        term = both.arriving * both.leaving_large + both.arriving_large * both.leaving
         if term > 0.0:
-            other = state.label[state.touched[t]]
+            other = state.label[u]
             if state.clusters[other].cross == 0.0:
                 state.crossed[n_crossed] = other
                 n_crossed += 1
             state.clusters[other].cross += term
-        item.arriving = 0.0
-        item.leaving = 0.0
-        item.arriving_large = 0.0
-        item.leaving_large = 0.0
+        both.arriving = 0.0
+        both.leaving = 0.0
+        both.arriving_large = 0.0
+        both.leaving_large = 0.0
+        state.is_touched[u] = False
     return n_crossed
 
 
@@ -347,7 +354,7 @@ def _join_lists(state: MergeState, large: int, small: int) -> None:
     state.items[kept.last_item].next = gone.first_item
     kept.last_item = gone.last_item
     kept.size += gone.size
-    kept.n_arcs += gone.n_arcs
+    kept.n_links += gone.n_links
 
 
 @kernel
@@ -425,7 +432,7 @@ def _remeasure(state: MergeState, rule: MergeRule, merged: int) -> None:
 
 
 @kernel
-def _merge(graph: Graph, state: MergeState, rule: MergeRule, i: int, j: int, affinity: float) -> None:
+def _merge(state: MergeState, rule: MergeRule, i: int, j: int, affinity: float) -> None:
     """Merge clusters i and j (handles) and bring every affinity and score up to date."""
     one, two = state.clusters[i], state.clusters[j]
     is_swapped = one.size < two.size or (one.size == two.size and one.name > two.name)
@@ -436,7 +443,7 @@ def _merge(graph: Graph, state: MergeState, rule: MergeRule, i: int, j: int, aff
         by_large, by_small = size / state.clusters[large].size, size / state.clusters[small].size
     elif rule.update == APPROX_ALPHA:
         by_large = by_small = 1.0 + rule.alpha
-    n_crossed = _cross_terms(graph, state, large, small) if rule.update == EXACT else 0
+    n_crossed = _cross_terms(state, large, small) if rule.update == EXACT else 0
     _join_edges(state, large, small, by_large, by_small)
     _write_history(state, large, small, affinity)
     _join_lists(state, large, small)
@@ -445,7 +452,7 @@ def _merge(graph: Graph, state: MergeState, rule: MergeRule, i: int, j: int, aff
 
 
 @kernel
-def run(graph: Graph, state: MergeState, rule: MergeRule, n_clusters: int, first: int, second: int) -> int:
+def run(state: MergeState, rule: MergeRule, n_clusters: int, first: int, second: int) -> int:
     """Merge best pairs until `n_clusters` are left, no affinity is, or the edge pool needs to grow.
 
     If `first` and `second` are clusters (handles, not -1) that pair comes first, as a merge without affinity.
@@ -461,6 +468,6 @@ def run(graph: Graph, state: MergeState, rule: MergeRule, n_clusters: int, first
             first = state.names[name].handle
             second = state.clusters[first].best
             affinity = state.clusters[first].best_affinity
-        _merge(graph, state, rule, first, second, affinity)
+        _merge(state, rule, first, second, affinity)
         first = second = -1
     return DONE

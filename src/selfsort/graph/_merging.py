@@ -11,7 +11,7 @@ from scipy.sparse import csr_array
 
 from selfsort.errors import invalid
 from selfsort.graph import _agglomerate_kernels as kernels
-from selfsort.graph._agglomerate_kernels import I8, Graph, MergeRule, MergeState, Records
+from selfsort.graph._agglomerate_kernels import I8, MergeRule, MergeState, Records
 from selfsort.progress import track
 from selfsort.types import F64, I64
 
@@ -58,8 +58,7 @@ def merge_down(
 ) -> History:
     """Merge the start clusters 0..c-1 until `n_clusters` are left."""
     n_start = int(labels.max()) + 1
-    graph = _arcs_both_ways(weights)
-    state = _first_state(weights, graph, labels, rule)
+    state = _first_state(weights, labels, rule)
     kernels.start(state, rule)
     reasons = np.zeros(max(n_start - n_clusters, 0), dtype=np.int8)
     centroids: _Centroids | None = None
@@ -67,7 +66,7 @@ def merge_down(
     stops = np.unique(np.linspace(n_clusters, n_start, 101).astype(np.int64))[-2::-1]
     for stop in track(stops, "merging clusters", len(stops)):
         first = second = -1
-        while (outcome := kernels.run(graph, state, rule, int(stop), first, second)) != kernels.DONE:
+        while (outcome := kernels.run(state, rule, int(stop), first, second)) != kernels.DONE:
             if outcome == kernels.FULL:
                 state, first, second = _grown(state), -1, -1  # a pair passed in is merged before room runs out
                 continue
@@ -133,27 +132,28 @@ def _indicator(labels: I64, n_labels: int) -> csr_array:
     return csr_array((np.ones(n_items), (labels, np.arange(n_items))), shape=(n_labels, n_items))
 
 
-def _arcs_both_ways(weights: csr_array) -> Graph:
-    out = weights.astype(np.float64, copy=True)
-    out.eliminate_zeros()
-    return Graph(*_arcs(out), *_arcs(out.T.tocsr()))
+def _links(weights: csr_array) -> tuple[I64, Records]:
+    """Return, item by item, every other item with a weight to or from it, and both weights."""
+    # Real part: weight out; imaginary part: weight in. The sum has an entry where either has one.
+    both = (weights + 1j * weights.T).tocsr()
+    both.setdiag(0)
+    both.eliminate_zeros()
+    links = np.zeros(both.nnz, dtype=kernels.LINK)
+    links["item"], links["out"], links["into"] = both.indices, both.data.real, both.data.imag
+    return both.indptr.astype(np.int64), links
 
 
-def _arcs(weights: csr_array) -> tuple[I64, Records]:
-    arcs = np.zeros(weights.nnz, dtype=kernels.ARC)
-    arcs["item"], arcs["weight"] = weights.indices, weights.data
-    return weights.indptr.astype(np.int64), arcs
-
-
-def _first_state(weights: csr_array, graph: Graph, labels: I64, rule: MergeRule) -> MergeState:
+def _first_state(weights: csr_array, labels: I64, rule: MergeRule) -> MergeState:
     """Fill the tables for the start clusters."""
     n_items, n_start = len(labels), int(labels.max()) + 1
+    begins, links = _links(weights)
     ends, flows = _first_edges(weights, labels, n_start)
     n_edges = len(ends)
     n_places = n_edges + 2 * n_start
     clusters = np.zeros(n_start, dtype=kernels.CLUSTER)
     items = np.zeros(n_items, dtype=kernels.ITEM)
     halves = np.zeros(2 * n_places, dtype=kernels.HALF)
+    items["begin"], items["end"] = begins[:-1], begins[1:]
     items["next"], clusters["first_item"], clusters["last_item"] = _chains(labels, n_items, n_start)
     halves["next"], clusters["first_half"], clusters["last_half"] = _chains(ends.ravel(), 2 * n_places, n_start)
     halves["owner"] = kernels.UNLINKED
@@ -161,7 +161,7 @@ def _first_state(weights: csr_array, graph: Graph, labels: I64, rule: MergeRule)
     clusters["name"] = clusters["tree_id"] = np.arange(n_start)
     clusters["half_to"] = -1
     clusters["size"] = np.bincount(labels)
-    clusters["n_arcs"] = np.bincount(labels, np.diff(graph.out_ptr) + np.diff(graph.into_ptr))
+    clusters["n_links"] = np.bincount(labels, np.diff(begins))
     n_names = 1 << max(n_start - 1, 1).bit_length()
     names = np.zeros(n_names, dtype=kernels.NAME)
     names["handle"], names["score"] = -1, -1.0
@@ -169,6 +169,7 @@ def _first_state(weights: csr_array, graph: Graph, labels: I64, rule: MergeRule)
     return MergeState(
         label=labels.astype(np.int32),
         items=items,
+        links=links,
         clusters=clusters,
         names=names,
         winner=np.tile(np.arange(n_names, dtype=np.int32), 2),
@@ -176,6 +177,8 @@ def _first_state(weights: csr_array, graph: Graph, labels: I64, rule: MergeRule)
         free=np.roll(np.arange(n_places, dtype=np.int32), -n_edges),
         counts=np.array([n_start, 0, n_places - n_edges], dtype=np.int64),
         merges=np.zeros(n_start, dtype=kernels.MERGE),
+        sums=np.zeros(n_items, dtype=kernels.SUMS),
+        is_touched=np.zeros(n_items, dtype=np.bool_),
         touched=np.zeros(n_items, dtype=np.int32),
         crossed=np.zeros(n_start, dtype=np.int32),
         top=np.zeros(rule.n_structure),
