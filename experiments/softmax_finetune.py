@@ -1,0 +1,100 @@
+"""Fine-tune a JULE network by a softmax over the clusters it found, then judge it by face verification.
+
+The L2 layer goes, a linear layer over the predicted clusters comes, and cross-entropy trains the whole. The control
+trains the same network on true identities (`--truth`), which is what the clusters stand in for.
+
+    python -m experiments.softmax_finetune RUN SOURCE --faces FOLDER --pairs pairs.csv [--truth]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from experiments.face_verification import read_pairs, verify_pictures
+from selfsort.api import load_featuriser
+from selfsort.data import read_source
+from selfsort.errors import InvalidInput, invalid
+from selfsort.methods.jule import JULEModel, encode
+from selfsort.nets.convnet import ConvNet
+from selfsort.run import RunFolder
+from selfsort.training import PixelTensor, choose_device, run_epoch, seeded_init, shuffled_batches, torch_generator
+from selfsort.types import I64, Images
+
+
+@dataclass(frozen=True)
+class FineTuning:
+    """How to train; the paper does not say, so these are ours."""
+
+    epochs: int = 20
+    batch_size: int = 100
+    lr: float = 0.01
+    momentum: float = 0.9
+    weight_decay: float = 5e-5
+
+
+def finetune(
+    net: ConvNet, images: Images, labels: I64, how: FineTuning, *, device: torch.device, seed: int
+) -> list[float]:
+    """Train the network in place on these labels; return the loss of every epoch."""
+    if len(labels) != len(images):
+        raise invalid("labels", f"have one entry per image ({len(images)})", len(labels), "Use the run's own source.")
+    classes = np.unique(labels, return_inverse=True)[1]
+    with seeded_init(seed, "softmax"):
+        head = nn.Linear(net.ip.out_features, int(classes.max()) + 1).to(device)
+    parameters = [*net.parameters(), *head.parameters()]
+    optimizer = torch.optim.SGD(parameters, lr=how.lr, momentum=how.momentum, weight_decay=how.weight_decay)
+    pixels, targets = PixelTensor(images, device), torch.from_numpy(classes).to(device)
+    generator = torch_generator(seed, "softmax batches")
+
+    def step(batch: Tensor) -> Tensor | None:
+        if len(batch) < 2:  # a single image has no batch statistics
+            return None
+        return F.cross_entropy(head(net(pixels.floats(batch))), targets[batch])
+
+    net.train()
+    return [
+        run_epoch(step, shuffled_batches(len(images), how.batch_size, generator), optimizer, what="softmax").loss
+        for _ in range(how.epochs)
+    ]
+
+
+def main(arguments: Sequence[str] | None = None) -> dict[str, float]:
+    """Run from the command line."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("run", type=Path, help="JULE run on unlabelled faces")
+    parser.add_argument("source", help="the images of that run")
+    parser.add_argument("--faces", type=Path, required=True, help="folder of pictures to verify on")
+    parser.add_argument("--pairs", type=Path, required=True)
+    parser.add_argument("--truth", action="store_true", help="control: train on true identities")
+    parser.add_argument("--epochs", type=int, default=FineTuning.epochs)
+    parser.add_argument("--seed", type=int, default=0)
+    asked = parser.parse_args(arguments)
+    device, pairs = choose_device(), read_pairs(asked.pairs)
+    folder = RunFolder.open(asked.run)
+    featuriser = load_featuriser(folder, device)
+    if not isinstance(featuriser.model, JULEModel):
+        raise InvalidInput(f"{asked.run} is not a JULE run. Expected one. Fit it with --method jule.")
+    source = read_source(asked.source, spec=featuriser.spec)
+    labels = source.labels if asked.truth else folder.result().labels
+    if labels is None:
+        raise InvalidInput(f"{asked.source} has no labels. --truth needs them. Leave --truth out.")
+    net = featuriser.model.net
+    losses = finetune(net, source.images, labels, FineTuning(epochs=asked.epochs), device=device, seed=asked.seed)
+    faces = read_source([asked.faces / name for name in pairs.pictures], spec=featuriser.spec, max_bad=0.0)
+    found = verify_pictures(encode(net, faces.images, device), pairs.pictures, pairs)
+    result = {"accuracy": found.mean, "spread": float(found.accuracy.std()), "loss": losses[-1]}
+    print(json.dumps(result))
+    return result
+
+
+if __name__ == "__main__":
+    main()
