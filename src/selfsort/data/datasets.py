@@ -11,6 +11,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, Self, get_args
 
+import numpy as np
+
 from selfsort.errors import invalid
 from selfsort.types import I64, Images, Json
 
@@ -106,8 +108,8 @@ def fingerprint(images: Images) -> str:
     digest = hashlib.sha256(f"{pixels.dtype.str} {pixels.shape}".encode())
     rows = max(1, _HASH_BYTES // max(1, pixels[:1].nbytes))
     for start in range(0, len(pixels), rows):
-        # tobytes copies one block in C order, so that a view and its copy have the same fingerprint.
-        digest.update(pixels[start : start + rows].tobytes())
+        # In C order (without a copy where that is the order), so that a view and its copy agree.
+        digest.update(np.ascontiguousarray(pixels[start : start + rows]).data)
     return digest.hexdigest()
 
 
