@@ -34,6 +34,11 @@ class Page:
         return {e.attributes["id"] for e in self.elements if "id" in e.attributes}
 
     @property
+    def text_of_all(self) -> str:
+        """Everything a reader sees, for parts of a page."""
+        return "".join(element.text for element in self.elements if not element.path)
+
+    @property
     def text(self) -> str:
         return next(e for e in self.elements if e.tag == "body").text
 
@@ -63,7 +68,12 @@ class _Parser(HTMLParser):
 
 def parse(path: Path) -> Page:
     """Read a page, failing if its elements are not properly nested."""
-    page = Page(path.read_text(encoding="utf-8"))
+    return parse_text(path.read_text(encoding="utf-8"))
+
+
+def parse_text(source: str) -> Page:
+    """Read a page or a part of one."""
+    page = Page(source)
     parser = _Parser(page)
     parser.feed(page.source)
     parser.close()

@@ -20,7 +20,8 @@ def as_counts(array: npt.NDArray[Any] | None, length: int | None = None) -> I64 
     """Return a row of whole numbers from zero on, or None if it is not one."""
     if array is None or array.ndim != 1 or array.dtype.kind not in "iu" or length not in (None, len(array)):
         return None
-    return None if len(array) and int(array.min()) < 0 else array.astype(np.int64)
+    counts: I64 = array.astype(np.int64)  # the largest unsigned numbers turn negative here
+    return None if len(counts) and int(counts.min()) < 0 else counts
 
 
 def as_table(array: npt.NDArray[Any] | None, n_rows: int) -> F32 | None:

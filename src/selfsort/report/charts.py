@@ -51,20 +51,21 @@ def line_chart(
     title: str, lines: Sequence[Line], *, x_title: str = "", is_share: bool = False, caption: str | None = None
 ) -> Html:
     """Draw curves over a common x; `is_share` fixes y to 0..1."""
-    width, height = 360, 200
+    width, height = 360, 210 if x_title else 200
+    foot = height - 10 if x_title else height
     xs = [x for line in lines for x in line.x]
     ys = [y for line in lines for y in line.y if y is not None]
     x_low, x_high = min(xs), max(xs)
     y_low, y_high = (0.0, 1.0) if is_share else _padded(min(ys), max(ys))
     scale_x = linear(x_low, x_high, _LEFT, width - _RIGHT)
-    scale_y = linear(y_low, y_high, height - _BOTTOM, _TOP)
-    shapes = [_y_axis(y_low, y_high, scale_y, width), _x_axis(x_low, x_high, scale_x, height)]
+    scale_y = linear(y_low, y_high, foot - _BOTTOM, _TOP)
+    shapes = [_y_axis(y_low, y_high, scale_y, width), _x_axis(x_low, x_high, scale_x, foot)]
     for i, line in enumerate(lines):
         css = f"line s{i % 8}" + (" bound" if line.is_bound else "")
         tip = element("title", {}, line.name)
         shapes.append(element("path", {"class": css, "d": _curve(line, scale_x, scale_y)}, tip))
     if x_title:
-        shapes.append(_text(x_title, width - _RIGHT, height - _BOTTOM - 5, "end", css="axis-title"))
+        shapes.append(_text(x_title, (width + _LEFT - _RIGHT) / 2, height - 4, "middle", css="axis-title"))
     alt = f"{title}: " + "; ".join(f"{line.name} from {_ends(line)}" for line in lines)
     keys = [element("span", {}, element("i", {"class": f"s{i % 8}"}), line.name) for i, line in enumerate(lines)]
     return figure(title, svg(width, height, alt, shapes), legend=keys if len(lines) > 1 else None, caption=caption)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from selfsort.report.charts import Line, line_chart
-from selfsort.report.html import Html, element
+from selfsort.report.html import Html, element, join
 from selfsort.report.read import SCORE_NAMES, RunData, number
 from selfsort.report.words import sentence
 
@@ -22,11 +22,23 @@ def curves(run: RunData) -> Html | None:
     """Draw every curve; the scores share one chart. None if the method has a single step."""
     lines = event_lines(run)
     score_lines = [lines.pop(name) for name in SCORE_NAMES if name in lines]
-    charts = [line_chart(line.name, [line], x_title="step") for line in lines.values()]
+    changing = [line for line in lines.values() if len(set(line.y)) > 1]
+    charts = [line_chart(line.name, [line], x_title="step") for line in changing]
     if score_lines:
         note = "Scores are computed beside the method, which never sees the labels."
         charts.insert(0, line_chart("Scores", score_lines, x_title="step", is_share=True, caption=note))
-    return element("div", {"class": "charts"}, charts) if charts else None
+    constant = [f"{line.name.lower()} {line.y[0]:.4g}" for line in lines.values() if line not in changing]
+    note = f"The same at every step: {', '.join(constant)}."
+    return (
+        join(
+            [
+                element("div", {"class": "charts"}, charts),
+                element("p", {"class": "note"}, note) if constant else None,
+            ]
+        )
+        if charts
+        else None
+    )
 
 
 def event_lines(run: RunData) -> dict[str, Line]:
@@ -39,6 +51,9 @@ def event_lines(run: RunData) -> dict[str, Line]:
     lines = {}
     for name in dict.fromkeys(name for event in events for name in event):
         values = [number(event.get(name)) for event in events]
-        if name not in _LEFT_OUT and sum(value is not None for value in values) >= 2:
-            lines[name] = Line(SCORE_NAMES.get(name, sentence(name.replace("_", " "))), steps, values)
+        # Some numbers come only with some kinds of step; what lies between two of them is joined.
+        known = [i for i, value in enumerate(values) if value is not None]
+        if name not in _LEFT_OUT and len(known) >= 2:
+            title = SCORE_NAMES.get(name, sentence(name.replace("_", " ")))
+            lines[name] = Line(title, [steps[i] for i in known], [values[i] for i in known])
     return lines

@@ -15,7 +15,7 @@ from selfsort.report.curves import event_lines
 from selfsort.report.layout import neighbour_map
 from selfsort.report.mapping import MAX_POINTS, sample_rows
 from selfsort.report.pictures import Pictures, choose_strips
-from selfsort.report.plotting import draw_dots, draw_lines, panels, plain, save
+from selfsort.report.plotting import draw_dots, draw_lines, panels, picture_panels, plain, save
 from selfsort.report.read import SCORE_NAMES, RunData, read_run
 from selfsort.report.scores import confident_mistakes, confusion, purity_lines
 from selfsort.report.stage_figures import STAGE_FIGURES
@@ -88,7 +88,7 @@ def samples_figure(run: RunData) -> Figure | None:
         return None
     strips = choose_strips(run, pictures, 6)
     clusters = np.flatnonzero(run.sizes)[:MAX_COLUMNS].tolist()
-    figure, axes = panels(6 * len(clusters), columns=len(clusters), width=0.7, height=0.75)
+    figure, axes = picture_panels(6 * len(clusters), columns=len(clusters), width=0.7, height=0.75)
     for i, place in enumerate(axes):
         cluster, chosen = clusters[i % len(clusters)], strips[clusters[i % len(clusters)]].typical
         place.axis("off")
@@ -124,7 +124,7 @@ def mistakes_figure(run: RunData) -> Figure | None:
     wrong = [] if run.truth is None else [row for row in confident_mistakes(run).tolist() if row in pictures]
     if not wrong:
         return None
-    figure, axes = panels(min(len(wrong), MAX_MISTAKES), columns=10, width=0.75, height=0.9)
+    figure, axes = picture_panels(min(len(wrong), MAX_MISTAKES), columns=10, width=0.75, height=0.9)
     for place, row in zip(axes, wrong, strict=False):
         matched = run.matching.get(int(run.table.labels[row]))
         place.axis("off")

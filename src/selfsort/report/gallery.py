@@ -6,9 +6,11 @@ import numpy as np
 
 from selfsort.report.charts import bar_chart, colour, histogram
 from selfsort.report.html import Html, element
-from selfsort.report.pictures import Pictures, Strips, choose_strips, strip_length
+from selfsort.report.pictures import Pictures, Strips, fit_strips
 from selfsort.report.read import RunData
 from selfsort.report.words import percent, plural, shorten
+
+MAX_CARDS = 2000
 
 MAX_BARS = 80
 """Most clusters that get a bar each; more are counted by size."""
@@ -16,11 +18,11 @@ MAX_BARS = 80
 
 def gallery(run: RunData, pictures: Pictures, *, budget: int, anchor: str = "") -> Html:
     """Show every cluster, largest first."""
-    strips = choose_strips(run, pictures, strip_length(run, pictures, budget))
+    strips = fit_strips(run, pictures, budget)
     sums = np.bincount(run.table.labels, run.table.confidence, minlength=run.n_clusters)
     cards = [
         _card(run, pictures, cluster, float(sums[cluster] / run.sizes[cluster]), strips[cluster], anchor)
-        for cluster in np.argsort(-run.sizes, kind="stable").tolist()
+        for cluster in np.argsort(-run.sizes, kind="stable")[:MAX_CARDS].tolist()
         if run.sizes[cluster]
     ]
     note = (
@@ -28,6 +30,9 @@ def gallery(run: RunData, pictures: Pictures, *, budget: int, anchor: str = "") 
     )
     if not len(pictures.rows()):
         note = "The largest cluster comes first. This run kept no pictures, so only numbers can be shown."
+    n_used = int((run.sizes > 0).sum())
+    if n_used > len(cards):
+        note += f" The {n_used - len(cards):,} smallest clusters are not shown."
     empty = np.flatnonzero(run.sizes == 0).tolist()
     if empty:
         note += f" Without any image: {shorten(', '.join(map(str, empty)), 200)}."

@@ -31,7 +31,7 @@ def principal_components(features: F32, n_components: int) -> F64:
     centred = features - features.mean(axis=0, dtype=np.float64)
     every = max(1, math.ceil(n_points * n_features / _CELLS_FOR_BASIS))
     sample = centred[::every]
-    n_found = min(n_components, n_features)
+    n_found = min(n_components, n_features, len(sample))
     n_probes = min(n_found + 10, n_features)
     basis = np.random.default_rng(0).standard_normal((n_features, n_probes))
     for _ in range(12):

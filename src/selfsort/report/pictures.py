@@ -118,22 +118,33 @@ class Strips:
 
 
 def choose_strips(run: RunData, pictures: Pictures, length: int) -> dict[int, Strips]:
-    """Pick the pictures of each cluster from the thumbnails."""
+    """Pick the pictures of each cluster from the thumbnails, at most `length` of each kind."""
     rows = pictures.rows()
-    strips = {}
-    for cluster in range(run.n_clusters):
-        members = rows[run.table.labels[rows] == cluster] if len(rows) else rows
-        order = members[np.argsort(-run.table.confidence[members], kind="stable")]
-        third = min(length, -(-len(order) // 3))
-        typical, rest = order[:third], order[third:]
-        borderline = rest[::-1][:third]
-        middle = np.sort(rest[: len(rest) - len(borderline)])
-        spread = middle[np.linspace(0, len(middle) - 1, min(length, len(middle))).astype(int)]
-        strips[cluster] = Strips(typical.tolist(), borderline.tolist(), spread.tolist())
-    return strips
+    # One sort for all clusters: by cluster, then the surest first, then by row.
+    order = rows[np.lexsort((rows, -run.table.confidence[rows], run.table.labels[rows]))]
+    ends = np.searchsorted(run.table.labels[order], np.arange(run.n_clusters + 1))
+    return {cluster: _strips(order[ends[cluster] : ends[cluster + 1]], length) for cluster in range(run.n_clusters)}
 
 
-def strip_length(run: RunData, pictures: Pictures, budget: int) -> int:
-    """Return how many pictures a strip may have for the page to keep to its size; 0 if not even one."""
-    each = pictures.mean_bytes() * 3 * max(int((run.sizes > 0).sum()), 1)
-    return max(0, min(STRIP_LENGTH, int(budget / each))) if each else 0
+def fit_strips(run: RunData, pictures: Pictures, budget: int) -> dict[int, Strips]:
+    """Pick as many pictures of each cluster as the budget of bytes allows.
+
+    Of very many clusters only typical pictures are shown, and if need be only those of the largest clusters.
+    """
+    n_used = int((run.sizes > 0).sum())
+    n_affordable = int(budget / pictures.mean_bytes()) if len(pictures.rows()) else 0
+    if n_affordable >= 3 * n_used:
+        return choose_strips(run, pictures, min(STRIP_LENGTH, n_affordable // (3 * n_used)))
+    strips = choose_strips(run, pictures, max(1, n_affordable // n_used))
+    largest = set(np.argsort(-run.sizes, kind="stable")[:n_affordable].tolist())
+    return {cluster: Strips(strips[cluster].typical if cluster in largest else [], [], []) for cluster in strips}
+
+
+def _strips(members: I64, length: int) -> Strips:
+    """Part the pictures of one cluster, surest first, so that none is shown twice."""
+    third = min(length, -(-len(members) // 3))
+    typical, rest = members[:third], members[third:]
+    borderline = rest[::-1][:third]
+    middle = np.sort(rest[: len(rest) - len(borderline)])
+    spread = middle[np.linspace(0, len(middle) - 1, min(length, len(middle))).astype(int)]
+    return Strips(typical.tolist(), borderline.tolist(), spread.tolist())

@@ -7,7 +7,7 @@ import math
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from selfsort.report.charts import N_COLOURS, Line
 from selfsort.report.html import printable
@@ -23,13 +23,28 @@ PALETTE = "tab20"
 
 
 def panels(count: int, *, columns: int = 3, width: float = 2.6, height: float = 2.6) -> tuple[Figure, list[Axes]]:
-    """Return a figure with `count` axes in rows."""
+    """Return a figure with `count` axes in rows, arranged so that nothing overlaps."""
+    return _blank(count, columns, width, height, "constrained")
+
+
+def picture_panels(count: int, *, columns: int, width: float, height: float) -> tuple[Figure, list[Axes]]:
+    """Return a figure with `count` small axes for pictures; arranging hundreds of them would take minutes."""
+    figure, axes = _blank(count, columns, width, height, None)
+    figure.subplots_adjust(
+        left=0.01, right=0.99, bottom=0.01, top=1 - 0.25 / figure.get_figheight(), wspace=0.08, hspace=0.3
+    )
+    return figure, axes
+
+
+def _blank(
+    count: int, columns: int, width: float, height: float, layout: Literal["constrained"] | None
+) -> tuple[Figure, list[Axes]]:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     columns = min(columns, count)
     rows = math.ceil(count / columns)
-    figure = Figure(figsize=(columns * width, rows * height), layout="constrained")
+    figure = Figure(figsize=(columns * width, rows * height), layout=layout)
     FigureCanvasAgg(figure)
     return figure, [figure.add_subplot(rows, columns, i + 1) for i in range(count)]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -78,7 +79,7 @@ class RunData:
         """Numbers a cluster may have: the highest in use and those asked for, never more than images."""
         return max(int(self.table.labels.max()) + 1, min(self.n_asked, self.n_images))
 
-    @property
+    @cached_property
     def sizes(self) -> I64:
         """(K,) images in each cluster."""
         return np.bincount(self.table.labels, minlength=self.n_clusters)

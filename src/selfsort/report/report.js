@@ -289,6 +289,7 @@ function startMap(box) {
     }),
   );
   readColours();
+  draw();
   new ResizeObserver(redraw).observe(canvas);
   document.addEventListener("themechange", redraw);
   addEventListener("beforeprint", draw);

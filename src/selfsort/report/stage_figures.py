@@ -12,7 +12,7 @@ from selfsort.report.charts import N_COLOURS, Line
 from selfsort.report.layout import label_circle, neighbour_map, principal_components
 from selfsort.report.networks import activations, attention, filters, overlay
 from selfsort.report.pictures import Pictures, tiled
-from selfsort.report.plotting import PALETTE, draw_dots, draw_lines, panels, plain
+from selfsort.report.plotting import PALETTE, draw_dots, draw_lines, panels, picture_panels, plain
 from selfsort.report.read import RunData
 from selfsort.report.stage_pages import MAX_MAPPED, n_clusters_at, stage_groups
 from selfsort.report.stages import MAX_POINTS, read_stages, size_trace, spread_out, threshold_trace
@@ -147,7 +147,7 @@ def attention_figure(run: RunData) -> Figure | None:
     if not shown:
         return None
     soft = run.soft()
-    figure, axes = panels(3 * len(shown), columns=len(shown), width=1.2, height=1.2)
+    figure, axes = picture_panels(3 * len(shown), columns=len(shown), width=1.2, height=1.2)
     for column, (i, row) in enumerate(shown):
         picture, mixed, bars = axes[column :: len(shown)]
         picture.imshow(pictures.drawable(row), cmap="gray", vmin=0, vmax=255)
