@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import typer
+from sklearn.datasets import load_digits
 from tests.conftest import Command, write_photos
 from tests.toy import TOY
 
@@ -280,7 +281,7 @@ class TestFit:
     def test_unreadable_files_are_counted(self, selfsort: Command, photos: Path) -> None:
         (photos / "broken.jpg").write_bytes(b"not a picture")
         done = selfsort("fit", photos, "--clusters", 3, "--method", "kmeans", "--max-bad", "0.5", "--out", "run")
-        assert "18 images (1 unreadable files skipped, see ingest.json)" in done.out
+        assert "18 images (1 unreadable skipped, see ingest.json)" in done.out
         assert_refused(selfsort("fit", photos, "--clusters", 3, "--max-bad", "0"), "broken.jpg")
 
     def test_features_of_another_run(self, selfsort: Command, npz: Path) -> None:
@@ -381,14 +382,21 @@ class TestAfterwards:
         assert Path("both.html").exists()
         assert not (GOLDEN / "report.html").exists()
 
-    def test_demo(self, selfsort: Command) -> None:
+    def test_demo(self, selfsort: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+        def write_some(folder: Path) -> Path:
+            path = folder / "digits.npz"
+            digits = load_digits()
+            np.savez(path, images=np.rint(digits.images[:80] * (255 / 16)).astype(np.uint8), labels=digits.target[:80])
+            return path
+
+        monkeypatch.setattr("selfsort.demo.write_digits", write_some)  # all 1,797 are for `make demo`
         done = selfsort("demo", "--out", "demo")
         assert (done.code, done.err) == (0, "")
-        assert "1797 images, 10 clusters" in done.out
+        assert "80 images, 10 clusters" in done.out
         assert "ACC 0." in done.out
-        assert done.out.endswith("images: scikit-learn-digits.npz\nreport: demo/report.html\n")
+        assert done.out.endswith("images: digits.npz\nreport: demo/report.html\n")
         assert Path("demo/report.html").exists()
-        assert selfsort("predict", "demo", "scikit-learn-digits.npz").code == 0
+        assert selfsort("predict", "demo", "digits.npz").code == 0
 
     def test_a_stored_run_of_format_1_still_serves_every_command(self, selfsort: Command, tmp_path: Path) -> None:
         shutil.copytree(GOLDEN, tmp_path / "old")

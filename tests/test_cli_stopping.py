@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import errno
+import functools
 import io
+import itertools
 import json
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +23,7 @@ from tests.tiny_run import files_of
 from tests.toy import TOY
 
 from selfsort import api, cli, session
+from selfsort.fitting import Fit
 from selfsort.run import RunFolder
 
 ROOT = Path(__file__).parents[1]
@@ -139,6 +145,41 @@ class TestTimeIsUp:
     def test_a_method_of_one_step_is_finished_by_then(self, selfsort: Command, npz: Path) -> None:
         words = ["--clusters", "3", "--method", "kmeans", "--max-minutes", "0"]
         assert selfsort("fit", npz, *words).code == 0
+
+
+class TestFullDisk:
+    def test_at_every_file_in_turn(
+        self, selfsort: Command, npz: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        words = ["fit", str(npz), *TOY_WORDS, "--set", "steps=2", "--max-minutes", "1"]
+        monkeypatch.setattr(session, "Fit", functools.partial(Fit, save_interval=0))
+        assert selfsort(*words, "--out", "reference").code == 0
+        really, run, stopped_in = os.fsync, tmp_path / "run", set()
+        for budget in itertools.count():
+            left = iter(range(budget))
+
+            def limited(handle: int, left: Iterator[int] = left) -> None:
+                if next(left, None) is None:
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                really(handle)
+
+            with monkeypatch.context() as patch:
+                patch.setattr("os.fsync", limited)
+                done = selfsort(*words, "--out", run)
+            if done.code == 0:
+                break
+            assert done.code == 2
+            assert done.err.count("\n") == 1
+            assert "could not be written (No space left on device). Expected a writable folder" in done.err
+            assert not list(tmp_path.rglob("*.part"))
+            stopped_in.add(re.findall(r"run/(\S+) could", done.err)[0])
+            if run.exists():
+                assert done.err.endswith(f"Continue with: selfsort fit --resume {run}\n")
+                assert selfsort("fit", "--resume", run).code == 0
+                assert_same_result(run, "reference")
+                shutil.rmtree(run)
+        assert_same_result(run, "reference")
+        assert stopped_in >= {*files_of(run), "resume/state.safetensors"}
 
 
 class TestKills:

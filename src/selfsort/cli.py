@@ -24,7 +24,7 @@ from rich.markup import escape
 from rich.table import Table
 from typer.core import TyperGroup
 
-from selfsort.errors import Interrupted, InvalidInput, SelfsortError
+from selfsort.errors import CannotWrite, Interrupted, InvalidInput, SelfsortError
 
 if TYPE_CHECKING:
     from selfsort.fitting import Outcome
@@ -183,15 +183,16 @@ def _fit_and_tell(session: Session, max_minutes: float | None, as_json: bool) ->
     skipped = len(session.dataset.ingest.get("skipped", ()))
     say(
         f"{len(session.dataset.images)} images"
-        + (f" ({skipped} unreadable files skipped, see ingest.json)" if skipped else "")
+        + (f" ({skipped} unreadable skipped, see ingest.json)" if skipped else "")
         + f", {session.fit.config.n_clusters} clusters, method {session.fit.method.name}, recipe {session.recipe}"
     )
+    way_on = f"Continue with: selfsort fit --resume {shlex.quote(str(session.folder.path))}"
     try:
         outcome = session.fit.run()
     except (KeyboardInterrupt, Interrupted) as stop:
-        reason = str(stop) or "interrupted."
-        path = shlex.quote(str(session.folder.path))
-        raise Interrupted(f"{reason} Continue with: selfsort fit --resume {path}") from None
+        raise Interrupted(f"{str(stop) or 'interrupted.'} {way_on}") from None
+    except CannotWrite as error:
+        raise CannotWrite(f"{error} {way_on}") from error
     if as_json:
         _print_json(summary(session, outcome))
     else:
