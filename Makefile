@@ -31,7 +31,7 @@ bench: $(VENV)/.installed           ## ratios of speed and memory, written to be
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(PIP_INSTALL) torch==2.13.0
-	$(PIP_INSTALL) -e ".[dev,approx,umap,onnx,heic]"
+	$(PIP_INSTALL) -e ".[dev,approx,umap,onnx,heic,datasets]"
 	touch $@
 
 clean:
