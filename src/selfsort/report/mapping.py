@@ -156,4 +156,7 @@ def _legend(run: RunData) -> Html | None:
         )
         for cluster in used
     ]
-    return element("div", {"class": "only no-print", "role": "group", "aria-label": "Show one cluster alone"}, buttons)
+    title = element("span", {"class": "note"}, "Only cluster")
+    return element(
+        "div", {"class": "only no-print", "role": "group", "aria-label": "Show one cluster alone"}, title, buttons
+    )

@@ -132,6 +132,8 @@ function startMap(box) {
         picture.src = source;
         picture.alt = "";
         parts.unshift(picture);
+      } else {
+        parts.push(line("No picture of it was kept.", "note"));
       }
       if (isPinned) {
         const link = document.createElement("a");
@@ -289,8 +291,8 @@ function startMap(box) {
     }),
   );
   readColours();
-  draw();
-  new ResizeObserver(redraw).observe(canvas);
+  // Drawn at once, not with the next frame: a stretched old drawing would be seen in between.
+  new ResizeObserver(draw).observe(canvas);
   document.addEventListener("themechange", redraw);
   addEventListener("beforeprint", draw);
 }
