@@ -28,7 +28,7 @@ from selfsort.types import U8
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 RUN_PAGES = [ROOT / "README.md", ROOT / "docs" / "sorter.md", ROOT / "docs" / "researcher.md"]
-N_DIGITS = 60
+N_DIGITS = 40
 
 
 @dataclass(frozen=True)
