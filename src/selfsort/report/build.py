@@ -99,14 +99,14 @@ def _run(run: RunData, parts: Sequence[Part], anchor: str, title: Html) -> Html:
 
 def _fill(title: str, menu: Html, body: Html) -> str:
     """Fill the template; the policy allows our own style and script, pictures inside the page, and nothing else."""
-    style, script = _asset("report.css"), _asset("report.js")
+    style, theme, script = _asset("report.css"), _asset("theme.js"), _asset("report.js")
     policy = (
-        f"default-src 'none'; img-src data:; style-src '{_digest(style)}'; script-src '{_digest(script)}'; "
-        "base-uri 'none'; form-action 'none'"
+        f"default-src 'none'; img-src data:; style-src {_digest(style)}; "
+        f"script-src {_digest(theme)} {_digest(script)}; base-uri 'none'; form-action 'none'"
     )
     # One pass: nothing that is filled in is searched for placeholders again.
     return Template(_asset("template.html")).substitute(
-        policy=policy, title=join([title]), style=style, menu=menu, body=body, script=script
+        policy=policy, title=join([title]), style=style, theme=theme, menu=menu, body=body, script=script
     )
 
 
@@ -115,4 +115,4 @@ def _asset(name: str) -> str:
 
 
 def _digest(text: str) -> str:
-    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

@@ -157,6 +157,4 @@ def _legend(run: RunData) -> Html | None:
         for cluster in used
     ]
     title = element("span", {"class": "note"}, "Only cluster")
-    return element(
-        "div", {"class": "only no-print", "role": "group", "aria-label": "Show one cluster alone"}, title, buttons
-    )
+    return element("div", {"class": "only", "role": "group", "aria-label": "Show one cluster alone"}, title, buttons)

@@ -96,7 +96,7 @@ class Pictures:
         if self.run.truth is not None:
             title += f" \u00b7 {self.run.class_name(int(self.run.truth[row]))}"
         words: Attributes = {"src": self.uri(row), "alt": alt or name, "title": title, "data-row": row}
-        return element("img", {**words, "loading": "lazy", "decoding": "async"})
+        return element("img", {**words, "decoding": "async"})
 
     def mean_bytes(self) -> float:
         """Estimate what one picture adds to the page."""

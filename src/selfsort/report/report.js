@@ -5,22 +5,17 @@
   const prefersDark = matchMedia("(prefers-color-scheme: dark)");
   const isDark = () => (root.dataset.theme ? root.dataset.theme === "dark" : prefersDark.matches);
 
-  // A page opened from disk may be refused storage; the choice then lasts as long as the page.
+  // A page opened from disk may be refused storage; the choice then lasts as long as the page. theme.js reads it.
   const remember = (value) => {
     try {
-      if (value) localStorage.setItem("selfsort-theme", value);
-      return localStorage.getItem("selfsort-theme");
-    } catch {
-      return null;
-    }
+      localStorage.setItem("selfsort-theme", value);
+    } catch {}
   };
   const showTheme = () => {
     button.textContent = isDark() ? "Light" : "Dark";
     button.setAttribute("aria-label", `Switch to ${isDark() ? "light" : "dark"} colours`);
     document.dispatchEvent(new Event("themechange"));
   };
-  const stored = remember();
-  if (stored === "light" || stored === "dark") root.dataset.theme = stored;
   button.hidden = false;
   button.addEventListener("click", () => {
     root.dataset.theme = isDark() ? "light" : "dark";
