@@ -120,11 +120,12 @@ class ImageClusterer(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         if self._fitted is None:
             raise InvalidInput("this model was loaded from a run folder. Only a model fitted here is saved. Copy it.")
         dataset, outcome = self._fitted.dataset, self._fitted.outcome
-        folder = RunFolder.create(path, {**self._fitted.described, "value_range": list(self.value_range_)})
-        folder.write_json("ingest.json", dataset.ingest)
-        for event in outcome.events:
-            folder.append_event(event)
-        write_outcome(folder, outcome, dataset.images, dataset.names)
+        described = {**self._fitted.described, "value_range": list(self.value_range_)}
+        with RunFolder.creating(path, described) as folder:
+            folder.write_json("ingest.json", dataset.ingest)
+            for event in outcome.events:
+                folder.append_event(event)
+            write_outcome(folder, outcome, dataset.images, dataset.names)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "labels_")
@@ -195,7 +196,7 @@ def load(path: str | Path, device: str = "auto") -> ImageClusterer:
         device=device,
     )
     ends = [event for event in folder.events() if event.get("kind") == "end"]
-    model._show(result, ImageSpec.from_json(config["image"]), tuple(ends[-1]["warnings"]) if ends else ())
+    model._show(result, ImageSpec.from_json(config["image"]), tuple(ends[-1].get("warnings", ())) if ends else ())
     model.value_range_ = _fixed_range(config.get("value_range", (0.0, 1.0)))
     model.value_range = model.value_range_
     model._fitted = None

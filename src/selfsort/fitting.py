@@ -106,6 +106,11 @@ class Fit:
                 self.config.n_clusters,
                 "Lower n_clusters or add images.",
             )
+        if self.featuriser is not None and self.method.train_on_features is None:
+            raise InvalidInput(
+                f"{self.method.name} learns its own features, so --features cannot be used with it. "
+                "Expected a classical method. Choose for example --method ac-gdl or kmeans."
+            )
         if self.truth is not None and len(self.truth) != len(self.images):
             raise invalid(
                 "labels", f"have one entry per image ({len(self.images)})", len(self.truth), "Check the labels file."
@@ -123,13 +128,8 @@ class Fit:
         return (found[1], float(events[-1].get("elapsed", 0.0)) if events else 0.0) if found else (None, 0.0)
 
     def _snapshots(self, resume: State | None) -> Iterator[Snapshot]:
-        if self.featuriser is None:
+        if self.featuriser is None or self.method.train_on_features is None:
             return self.method.train(self.images, self.config, device=self.device, seed=self.seed, resume=resume)
-        if self.method.train_on_features is None:
-            raise InvalidInput(
-                f"{self.method.name} learns its own features, so --features cannot be used with it. "
-                "Expected a classical method. Choose for example --method ac-gdl or kmeans."
-            )
         features = self.featuriser(self.images)
         return self.method.train_on_features(features, self.config, device=self.device, seed=self.seed, resume=resume)
 
