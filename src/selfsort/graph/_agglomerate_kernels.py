@@ -7,9 +7,9 @@ Merging M and N into S leaves U[P, S] = U[P, M] + U[P, N]. The other direction n
 
     U[S, P] = U[M, P] + U[N, P] + sum over v in P of ( r_N(v) c_M(v) + r_M(v) c_N(v) ),
 
-and those are non-zero only next to the smaller of the two clusters. An item meets at most log n merges as part of
-the smaller one, and links inside a cluster are forgotten, so a whole agglomeration walks far fewer than n K log n
-links.
+and v has a cross term only if it lies on the frontier of both M and N. What lies inside a cluster leaves its
+frontier, so large clusters have small frontiers for their size, and two clusters of c items are merged in far
+fewer than c K steps.
 
 The table has an edge for each pair of clusters with a non-zero affinity, made of two half-edges h and h ^ 1, one in
 the linked list of each cluster. An edge that dies leaves a list when the list is next walked.
@@ -32,24 +32,23 @@ I32 = npt.NDArray[np.int32]
 I8 = npt.NDArray[np.int8]
 Records = npt.NDArray[Any]
 
-# One entry for each item v and each other item u that v has a weight to or from.
-LINK = np.dtype([("item", "i4"), ("out", "f8"), ("into", "f8")], align=True)  # u, W[v, u], W[u, v]
-ITEM = np.dtype(
-    [("next", "i4"), ("begin", "i8"), ("end", "i8")], align=True
-)  # next of its cluster; where its links are
-SUMS = np.dtype([("arriving", "f8"), ("leaving", "f8"), ("arriving_large", "f8"), ("leaving_large", "f8")])  # r and c
+# The frontier of a cluster Q: items v outside it with r(v), arriving from Q, and c(v), leaving to Q. It lies in
+# chunks, one per start cluster; an item may be in several, and then counts with the sum.
+FRONT = np.dtype([("item", "i4"), ("arriving", "f8"), ("leaving", "f8")], align=True)
+CHUNK = np.dtype([("next", "i4"), ("begin", "i8"), ("end", "i8")], align=True)
 CLUSTER = np.dtype(
     [
         ("name", "i4"),
         ("first_item", "i4"),
         ("last_item", "i4"),
+        ("first_chunk", "i4"),
+        ("last_chunk", "i4"),
         ("first_half", "i4"),
         ("last_half", "i4"),
         ("best", "i4"),  # handle of the closest cluster, -1 for none
         ("half_to", "i4"),  # scratch: half-edge from the cluster being merged to this one, else -1
         ("tree_id", "i8"),  # number in the merge history
         ("size", "i8"),
-        ("n_links", "i8"),  # links of its items, of those not dropped yet
         ("best_affinity", "f8"),
         ("kth_affinity", "f8"),  # smallest affinity that the score depends on
         ("cross", "f8"),  # scratch: cross terms of the exact update
@@ -90,8 +89,9 @@ class MergeState(NamedTuple):
     """All that changes while merging: n items, c start clusters, e edge places, p a power of two >= c."""
 
     label: I32  # (n,) handle of each item's cluster
-    items: Records  # (n,) ITEM
-    links: Records  # LINK
+    next_item: I32  # (n,) linked list of a cluster's items
+    front: Records  # FRONT
+    chunks: Records  # (c,) CHUNK
     clusters: Records  # (c,) CLUSTER by handle
     names: Records  # (p,) NAME
     winner: I32  # (2p,) tournament over names
@@ -99,10 +99,11 @@ class MergeState(NamedTuple):
     free: I32  # (e,) stack of unused edges
     counts: I64  # (3,)
     merges: Records  # (c,) MERGE
-    # Scratch, zero between merges where it matters:
-    sums: Records  # (n,) SUMS
-    is_touched: npt.NDArray[np.bool_]  # (n,)
-    touched: I32  # (n,)
+    # Scratch; the places are all -1 between merges.
+    place: I32  # (n,) where an item is in the smaller cluster's frontier
+    place_large: I32  # (n,)
+    found: I32  # (n,)
+    found_large: I32  # (n,)
     crossed: I32  # (c,)
     top: F64  # (n_structure,)
 
@@ -199,99 +200,64 @@ def start(state: MergeState, rule: MergeRule) -> None:
 
 
 @kernel
-def _gather_small(state: MergeState, large: int, small: int) -> int:
-    """Fill r and c of the smaller cluster at every item outside both; return how many items were touched.
+def _gather(state: MergeState, handle: int, partner: int, place: I32, found: I32) -> int:
+    """Walk a cluster's frontier: leave one entry per item, say in `place` where it is; return how many there are.
 
-    Links between the two clusters, or within one, can never matter again and are dropped on the way.
+    Items inside the cluster, or inside the one it is about to merge with, can never matter again and are dropped.
     """
-    links, sums = state.links, state.sums
-    n_touched = n_dropped = 0
-    v = state.clusters[small].first_item
-    while v != -1:
-        item = state.items[v]
-        kept = item.begin
-        for t in range(item.begin, item.end):
-            u = links[t].item
-            if state.label[u] != large and state.label[u] != small:
-                if not state.is_touched[u]:
-                    state.is_touched[u] = True
-                    state.touched[n_touched] = u
-                    n_touched += 1
-                sums[u].arriving += links[t].out
-                sums[u].leaving += links[t].into
-                links[kept] = links[t]
+    front = state.front
+    cluster = state.clusters[handle]
+    n_found = 0
+    before, c = -1, cluster.first_chunk
+    while c != -1:
+        chunk = state.chunks[c]
+        kept = chunk.begin
+        for t in range(chunk.begin, chunk.end):
+            u = front[t].item
+            label = state.label[u]
+            if label in (handle, partner):
+                continue
+            if place[u] == -1:
+                place[u] = kept
+                found[n_found] = u
+                n_found += 1
+                front[kept] = front[t]
                 kept += 1
-        n_dropped += item.end - kept
-        item.end = kept
-        v = item.next
-    state.clusters[small].n_links -= n_dropped
-    return n_touched
-
-
-@kernel
-def _gather_large(state: MergeState, large: int, small: int) -> None:
-    """Fill r and c of the larger cluster at the touched items, walking its links; drop links as above."""
-    links, sums = state.links, state.sums
-    n_dropped = 0
-    v = state.clusters[large].first_item
-    while v != -1:
-        item = state.items[v]
-        kept = item.begin
-        for t in range(item.begin, item.end):
-            u = links[t].item
-            if state.label[u] != large and state.label[u] != small:
-                if state.is_touched[u]:
-                    sums[u].arriving_large += links[t].out
-                    sums[u].leaving_large += links[t].into
-                links[kept] = links[t]
-                kept += 1
-        n_dropped += item.end - kept
-        item.end = kept
-        v = item.next
-    state.clusters[large].n_links -= n_dropped
-
-
-@kernel
-def _gather_touched(state: MergeState, large: int, n_touched: int) -> None:
-    """Fill r and c of the larger cluster at the touched items, walking their links."""
-    for t in range(n_touched):
-        u = state.touched[t]
-        leaving = arriving = 0.0
-        for x in range(state.items[u].begin, state.items[u].end):
-            if state.label[state.links[x].item] == large:
-                leaving += state.links[x].out
-                arriving += state.links[x].into
-        state.sums[u].leaving_large = leaving
-        state.sums[u].arriving_large = arriving
+            else:
+                front[place[u]].arriving += front[t].arriving
+                front[place[u]].leaving += front[t].leaving
+        chunk.end = kept
+        if kept > chunk.begin:
+            before = c
+        elif before == -1:
+            cluster.first_chunk = chunk.next
+        else:
+            state.chunks[before].next = chunk.next
+        c = chunk.next
+    cluster.last_chunk = before
+    return n_found
 
 
 @kernel
 def _cross_terms(state: MergeState, large: int, small: int) -> int:
     """Sum the cross terms of the exact update by cluster; return how many clusters have one."""
-    n_touched = _gather_small(state, large, small)
-    n_steps = 0
-    for t in range(n_touched):
-        n_steps += state.items[state.touched[t]].end - state.items[state.touched[t]].begin
-    if n_steps < state.clusters[large].n_links:
-        _gather_touched(state, large, n_touched)
-    else:
-        _gather_large(state, large, small)
+    n_near = _gather(state, small, large, state.place, state.found)
+    n_near_large = _gather(state, large, small, state.place_large, state.found_large)
     n_crossed = 0
-    for t in range(n_touched):
-        u = state.touched[t]
-        both = state.sums[u]
-        term = both.arriving * both.leaving_large + both.arriving_large * both.leaving
-        if term > 0.0:
-            other = state.label[u]
-            if state.clusters[other].cross == 0.0:
-                state.crossed[n_crossed] = other
-                n_crossed += 1
-            state.clusters[other].cross += term
-        both.arriving = 0.0
-        both.leaving = 0.0
-        both.arriving_large = 0.0
-        both.leaving_large = 0.0
-        state.is_touched[u] = False
+    for t in range(n_near):
+        u = state.found[t]
+        if state.place_large[u] != -1:
+            one, two = state.front[state.place[u]], state.front[state.place_large[u]]
+            term = one.arriving * two.leaving + two.arriving * one.leaving
+            if term > 0.0:
+                other = state.label[u]
+                if state.clusters[other].cross == 0.0:
+                    state.crossed[n_crossed] = other
+                    n_crossed += 1
+                state.clusters[other].cross += term
+        state.place[u] = -1
+    for t in range(n_near_large):
+        state.place_large[state.found_large[t]] = -1
     return n_crossed
 
 
@@ -339,7 +305,7 @@ def _join_edges(state: MergeState, large: int, small: int, by_large: float, by_s
 
 @kernel
 def _join_lists(state: MergeState, large: int, small: int) -> None:
-    """Append the smaller cluster's half-edges and items to the larger one's."""
+    """Append the smaller cluster's half-edges, items and frontier to the larger one's."""
     kept, gone = state.clusters[large], state.clusters[small]
     if gone.first_half != -1:
         if kept.last_half == -1:
@@ -350,11 +316,16 @@ def _join_lists(state: MergeState, large: int, small: int) -> None:
     v = gone.first_item
     while v != -1:
         state.label[v] = large
-        v = state.items[v].next
-    state.items[kept.last_item].next = gone.first_item
+        v = state.next_item[v]
+    state.next_item[kept.last_item] = gone.first_item
     kept.last_item = gone.last_item
+    if gone.first_chunk != -1:
+        if kept.last_chunk == -1:
+            kept.first_chunk = gone.first_chunk
+        else:
+            state.chunks[kept.last_chunk].next = gone.first_chunk
+        kept.last_chunk = gone.last_chunk
     kept.size += gone.size
-    kept.n_links += gone.n_links
 
 
 @kernel

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import csr_array
+from scipy.sparse import coo_array, csr_array
 
 from selfsort.errors import invalid
 from selfsort.graph import _agglomerate_kernels as kernels
@@ -132,44 +132,36 @@ def _indicator(labels: I64, n_labels: int) -> csr_array:
     return csr_array((np.ones(n_items), (labels, np.arange(n_items))), shape=(n_labels, n_items))
 
 
-def _links(weights: csr_array) -> tuple[I64, Records]:
-    """Return, item by item, every other item with a weight to or from it, and both weights."""
-    # Real part: weight out; imaginary part: weight in. The sum has an entry where either has one.
-    both = (weights + 1j * weights.T).tocsr()
-    both.setdiag(0)
-    both.eliminate_zeros()
-    links = np.zeros(both.nnz, dtype=kernels.LINK)
-    links["item"], links["out"], links["into"] = both.indices, both.data.real, both.data.imag
-    return both.indptr.astype(np.int64), links
-
-
 def _first_state(weights: csr_array, labels: I64, rule: MergeRule) -> MergeState:
     """Fill the tables for the start clusters."""
     n_items, n_start = len(labels), int(labels.max()) + 1
-    begins, links = _links(weights)
-    ends, flows = _first_edges(weights, labels, n_start)
+    members_CN = _indicator(labels, n_start)
+    arriving_CN, leaving_CN = members_CN @ weights, members_CN @ weights.T
+    front_ptr, front = _first_frontiers(arriving_CN, leaving_CN)
+    ends, flows = _first_edges((arriving_CN.multiply(leaving_CN) @ members_CN.T).tocoo())
     n_edges = len(ends)
     n_places = n_edges + 2 * n_start
     clusters = np.zeros(n_start, dtype=kernels.CLUSTER)
-    items = np.zeros(n_items, dtype=kernels.ITEM)
+    chunks = np.zeros(n_start, dtype=kernels.CHUNK)
     halves = np.zeros(2 * n_places, dtype=kernels.HALF)
-    items["begin"], items["end"] = begins[:-1], begins[1:]
-    items["next"], clusters["first_item"], clusters["last_item"] = _chains(labels, n_items, n_start)
+    chunks["begin"], chunks["end"] = front_ptr[:-1], front_ptr[1:]
+    chunks["next"] = -1
+    next_item, clusters["first_item"], clusters["last_item"] = _chains(labels, n_items, n_start)
     halves["next"], clusters["first_half"], clusters["last_half"] = _chains(ends.ravel(), 2 * n_places, n_start)
     halves["owner"] = kernels.UNLINKED
     halves["owner"][: 2 * n_edges], halves["flow"][: 2 * n_edges] = ends.ravel(), flows.ravel()
-    clusters["name"] = clusters["tree_id"] = np.arange(n_start)
+    clusters["name"] = clusters["tree_id"] = clusters["first_chunk"] = clusters["last_chunk"] = np.arange(n_start)
     clusters["half_to"] = -1
     clusters["size"] = np.bincount(labels)
-    clusters["n_links"] = np.bincount(labels, np.diff(begins))
     n_names = 1 << max(n_start - 1, 1).bit_length()
     names = np.zeros(n_names, dtype=kernels.NAME)
     names["handle"], names["score"] = -1, -1.0
     names["handle"][:n_start] = np.arange(n_start)
     return MergeState(
         label=labels.astype(np.int32),
-        items=items,
-        links=links,
+        next_item=next_item.astype(np.int32),
+        front=front,
+        chunks=chunks,
         clusters=clusters,
         names=names,
         winner=np.tile(np.arange(n_names, dtype=np.int32), 2),
@@ -177,20 +169,26 @@ def _first_state(weights: csr_array, labels: I64, rule: MergeRule) -> MergeState
         free=np.roll(np.arange(n_places, dtype=np.int32), -n_edges),
         counts=np.array([n_start, 0, n_places - n_edges], dtype=np.int64),
         merges=np.zeros(n_start, dtype=kernels.MERGE),
-        sums=np.zeros(n_items, dtype=kernels.SUMS),
-        is_touched=np.zeros(n_items, dtype=np.bool_),
-        touched=np.zeros(n_items, dtype=np.int32),
+        place=np.full(n_items, -1, dtype=np.int32),
+        place_large=np.full(n_items, -1, dtype=np.int32),
+        found=np.zeros(n_items, dtype=np.int32),
+        found_large=np.zeros(n_items, dtype=np.int32),
         crossed=np.zeros(n_start, dtype=np.int32),
         top=np.zeros(rule.n_structure),
     )
 
 
-def _first_edges(weights: csr_array, labels: I64, n_start: int) -> tuple[I64, F64]:
+def _first_frontiers(arriving_CN: csr_array, leaving_CN: csr_array) -> tuple[I64, Records]:
+    """Return the frontier of each start cluster: the items at which either table has an entry."""
+    both = (arriving_CN + 1j * leaving_CN).tocsr()  # two numbers in one: the real and the imaginary part
+    front = np.empty(both.nnz, dtype=kernels.FRONT)
+    front["item"], front["arriving"], front["leaving"] = both.indices, both.data.real, both.data.imag
+    return both.indptr.astype(np.int64), front
+
+
+def _first_edges(flow_CC: coo_array) -> tuple[I64, F64]:
     """Return the pairs of start clusters with an affinity, and the flows U into each of the two."""
-    members_CN = _indicator(labels, n_start)
-    arriving_CN = members_CN @ weights
-    leaving_CN = members_CN @ weights.T
-    flow_CC = (arriving_CN.multiply(leaving_CN) @ members_CN.T).tocoo()
+    n_start = flow_CC.shape[0]
     is_used = (flow_CC.row != flow_CC.col) & (flow_CC.data > 0)
     into, source, value = flow_CC.row[is_used], flow_CC.col[is_used], flow_CC.data[is_used]
     low, high = np.minimum(into, source).astype(np.int64), np.maximum(into, source).astype(np.int64)

@@ -93,8 +93,9 @@ def digraph(neighbours: Neighbours, scaling: Scaling = "global", a: float = 1.0,
         weights = np.exp(-sq_dist / (2 * sigma_sq)) / np.sqrt(sigma_sq)
     else:
         raise invalid("scaling", "be global or local", repr(scaling), "Choose one of the two.")
-    indptr = np.arange(n_items + 1, dtype=np.int64) * n_kept
-    graph = csr_array((weights.ravel(), neighbours.idx.ravel().astype(np.int64), indptr), shape=(n_items, n_items))
+    index = np.int32 if weights.size < 2**31 else np.int64  # half the memory wherever it can be had
+    indptr = np.arange(n_items + 1, dtype=index) * index(n_kept)
+    graph = csr_array((weights.ravel(), neighbours.idx.ravel().astype(index), indptr), shape=(n_items, n_items))
     graph.sort_indices()
     return graph
 
