@@ -13,7 +13,7 @@ import torch
 
 from selfsort.config import Config, setting
 from selfsort.errors import Interrupted, InvalidInput, TrainingFailed
-from selfsort.fitting import Fit, pick_thumbnails
+from selfsort.fitting import Fit, pick_thumbnails, shrink
 from selfsort.run import RunFolder
 from selfsort.types import Clustering, Images, Method, Snapshot, State
 
@@ -148,8 +148,27 @@ def test_thumbnails_show_every_cluster_and_are_small() -> None:
     labels = np.arange(60) % 2
     soft = np.where(np.eye(2)[labels] > 0, 0.9, 0.1).astype(np.float32)
     result = Clustering(labels, soft, np.zeros((60, 1), dtype=np.float32), State())
-    thumbnails = pick_thumbnails(Images(pixels), result, per_kind=3)
+    thumbnails = pick_thumbnails(Images(pixels), result, per_kind=3, spread=5)
+    assert 5 < len(thumbnails.rows) <= 5 + 2 * 2 * 3
     assert thumbnails.pixels.shape[1:] == (43, 33, 3)
     assert set(labels[thumbnails.rows]) == {0, 1}
     # Constant pictures stay what they are.
     np.testing.assert_array_equal(thumbnails.pixels[:, 0, 0, 0], thumbnails.rows)
+
+
+def test_thumbnails_keep_the_surest_mistakes() -> None:
+    labels = np.repeat([0, 1], 50)
+    truth = labels.copy()
+    truth[[7, 61]] = [1, 0]
+    soft = np.where(np.eye(2)[labels] > 0, 0.9, 0.1).astype(np.float32)
+    result = Clustering(labels, soft, np.zeros((100, 1), dtype=np.float32), State())
+    images = Images(np.zeros((100, 8, 8, 1), dtype=np.uint8))
+    without = pick_thumbnails(images, result, per_kind=1, spread=2)
+    assert not {7, 61} & set(without.rows.tolist())
+    assert {7, 61} <= set(pick_thumbnails(images, result, truth, per_kind=1, spread=2).rows.tolist())
+
+
+def test_shrinking_averages_blocks() -> None:
+    pixels = np.array([[0, 10], [20, 30]], dtype=np.uint8).repeat(2, axis=0)[None, :, :, None]
+    np.testing.assert_array_equal(shrink(pixels, side=2)[0, :, 0, 0], [5, 25])
+    assert shrink(pixels, side=4) is pixels

@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
-from typing import Any
 
 import numpy as np
 import torch
@@ -22,11 +21,11 @@ from selfsort import __version__
 from selfsort.config import Config
 from selfsort.data import ImageSpec
 from selfsort.errors import Interrupted, InvalidInput, TrainingFailed, invalid
-from selfsort.metrics.external import scores
+from selfsort.metrics.external import match_clusters, scores
 from selfsort.metrics.internal import collapse_warnings, size_report
 from selfsort.recipes import Choice
 from selfsort.run import RunFolder, Thumbnails
-from selfsort.types import F32, I64, Clustering, Images, Json, Method, Snapshot, State
+from selfsort.types import F32, I64, U8, Clustering, Images, Json, Method, Snapshot, State
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,17 +171,19 @@ class Fit:
             metrics_sf=None if self.truth is None or labels_sf is None else scores(labels_sf, self.truth),
         )
         if self.folder is not None:
-            write_outcome(self.folder, outcome, self.images, self.names)
+            write_outcome(self.folder, outcome, self.images, self.names, self.truth)
         return outcome
 
 
-def write_outcome(folder: RunFolder, outcome: Outcome, images: Images, names: Sequence[str] | None) -> None:
+def write_outcome(
+    folder: RunFolder, outcome: Outcome, images: Images, names: Sequence[str] | None, truth: I64 | None = None
+) -> None:
     """Put a finished run on disk; labels.csv is written last."""
     result = outcome.clustering
     if outcome.metrics is not None:
         both = {"metrics_sf": outcome.metrics_sf} if outcome.metrics_sf is not None else {}
         folder.write_json("metrics.json", {**outcome.metrics, **both})
-    folder.save_thumbnails(pick_thumbnails(images, result))
+    folder.save_thumbnails(pick_thumbnails(images, result, truth))
     folder.append_event(
         {
             "kind": "end",
@@ -195,22 +196,41 @@ def write_outcome(folder: RunFolder, outcome: Outcome, images: Images, names: Se
     folder.save_result(result, names if names is not None else [str(i) for i in range(len(images))])
 
 
-def pick_thumbnails(images: Images, result: Clustering, per_kind: int = 12, side: int = 64) -> Thumbnails:
-    """Choose the surest, the least sure and evenly spaced images of each cluster and shrink them."""
-    confidence = result.soft[np.arange(len(result.labels)), result.labels]
-    chosen: list[np.ndarray[Any, Any]] = []
-    for cluster in range(result.soft.shape[1]):
-        members = np.flatnonzero(result.labels == cluster)
-        by_confidence = members[np.argsort(-confidence[members], kind="stable")]
-        spread = members[np.linspace(0, max(len(members) - 1, 0), min(per_kind, len(members))).astype(int)]
-        chosen += [by_confidence[:per_kind], by_confidence[-per_kind:], spread]
+def pick_thumbnails(
+    images: Images, result: Clustering, truth: I64 | None = None, *, per_kind: int = 12, spread: int = 1500
+) -> Thumbnails:
+    """Choose what the report will want to show, and shrink it.
+
+    That is: the most typical and the least sure images of each cluster, images evenly spaced over the whole set for
+    the map, and with labels the surest mistakes.
+    """
+    labels, n = result.labels, len(images)
+    confidence = result.soft[np.arange(n), labels]
+    chosen = [np.unique(np.linspace(0, n - 1, min(n, spread)).astype(np.int64))]
+    for cluster in np.unique(labels):
+        members = np.flatnonzero(labels == cluster)
+        # Votes are often unanimous; among equally sure images those near the centre are the typical ones.
+        off_centre = ((result.features[members] - result.features[members].mean(axis=0)) ** 2).sum(axis=1)
+        ranked = members[np.lexsort((off_centre, -confidence[members]))]
+        chosen += [ranked[:per_kind], ranked[-per_kind:]]
+    if truth is not None:
+        mapping = match_clusters(labels, truth)
+        wrong = np.flatnonzero(np.array([mapping.get(int(label), -1) for label in labels]) != truth)
+        chosen.append(wrong[np.argsort(-confidence[wrong], kind="stable")[:100]])
     rows = np.unique(np.concatenate(chosen)).astype(np.int64)
-    step = max(1, -(-max(images.shape[:2]) // side))
-    pixels = images.pixels[rows]
-    # A block mean by whole pixels needs no resampling library and looks right at thumbnail size.
-    height, width = (pixels.shape[1] // step) * step, (pixels.shape[2] // step) * step
-    blocks = pixels[:, :height, :width].reshape(len(rows), height // step, step, width // step, step, -1)
-    return Thumbnails(rows, np.rint(blocks.mean(axis=(2, 4))).astype(np.uint8))
+    return Thumbnails(rows, shrink(images.pixels[rows]))
+
+
+def shrink(pixels_NHWC: U8, side: int = 64) -> U8:
+    """Bring pictures to at most `side` pixels by averaging whole blocks: no resampling library, no blur."""
+    n, height, width, channels = pixels_NHWC.shape
+    step = -(-max(height, width) // side)
+    if step == 1:
+        return pixels_NHWC
+    cut = pixels_NHWC[:, : height // step * step, : width // step * step]
+    blocks = cut.reshape(n, height // step, step, width // step, step, channels)
+    small: U8 = np.rint(blocks.mean(axis=(2, 4))).astype(np.uint8)
+    return small
 
 
 def run_config(fit: Fit, choice: Choice, spec: ImageSpec, *, fingerprint: str, source: Json) -> Json:
