@@ -231,9 +231,12 @@ def landmark_vectors(weights: scipy.sparse.csr_matrix, n_vectors: int) -> F64:
     used = np.flatnonzero(column_sum_P > 0)  # a landmark that nobody is near to says nothing
     scaled = weights[:, used] @ scipy.sparse.diags(1 / np.sqrt(column_sum_P[used]))
     # The P x P Gram matrix gives the same vectors as the N x P singular value decomposition, at a fraction of its cost.
-    values, right = scipy.linalg.eigh((scaled.T @ scaled).toarray())
-    n_vectors = min(n_vectors, len(used) - 1)
-    order = np.argsort(-values, kind="stable")[1 : n_vectors + 1]
+    gram_PP = (scaled.T @ scaled).toarray()
+    # The first vector is the constant one, with singular value 1. If the images fall into unconnected groups there are
+    # several of that value and a solver mixes them as it likes, so it is taken out by name, not by place.
+    constant_P = np.sqrt(column_sum_P[used] / column_sum_P.sum())
+    values, right = scipy.linalg.eigh(gram_PP - np.outer(constant_P, constant_P))
+    order = np.argsort(-values, kind="stable")[: min(n_vectors, len(used) - 1)]
     left = scaled @ right[:, order] / np.sqrt(np.maximum(values[order], 1e-12))
     sign = np.sign(left[np.abs(left).argmax(axis=0), np.arange(left.shape[1])])
     signed: F64 = left * sign
