@@ -25,7 +25,6 @@ from selfsort.methods.jule import (
     mine_triplets,
     plan_periods,
     restore,
-    squared_distances,
     train,
     triplet_loss,
 )
@@ -64,7 +63,7 @@ def pictures() -> Images:
 class TestSettings:
     def test_defaults_are_the_published_ones(self) -> None:
         config = JULEConfig(n_clusters=10)
-        published = {"K_s": 20, "a": 1.0, "K_c": 5, "lambda_": 1.0, "margin": 0.2, "n_neg": 20, "eta": 0.9}
+        published = {"K_s": 20, "a": 1.0, "K_c": 5, "lambda_": 1.0, "n_neg": 20, "eta": 0.9}
         training = {"epochs": 20, "batch_size": 100, "lr": 0.01, "momentum": 0.9, "weight_decay": 5e-5}
         assert {**published, **training}.items() <= config.to_json().items()
 
@@ -184,10 +183,6 @@ class TestLoss:
             return triplet_loss(x, found, 2.0, 0.7)
 
         assert torch.autograd.gradcheck(loss, (features,))
-
-    def test_distances(self) -> None:
-        points = torch.tensor(self.POINTS)
-        torch.testing.assert_close(squared_distances(points), torch.cdist(points, points) ** 2)
 
 
 class TestTraining:

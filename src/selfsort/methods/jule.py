@@ -14,7 +14,8 @@ new agglomeration on the final features.
 Shape letters: N images, B batch, D features, P pairs, M negatives of a pair.
 
 Where we differ from the paper:
-- gamma is 1, as in the authors' code (the paper says 2), and distances have a margin, as there.
+- gamma is 1, as in the authors' code (the paper says 2). The margin, 0.2 there and up to 1.0 in the authors' advice,
+  is 1.0: with 0.2 nearly every triplet of the first periods is satisfied at once and little is learned.
 - The merges are exact (`update`), the local structure uses the whole affinity matrix and is applied down to k.
 - Clusters of a few images would use up the budget of k at the end; `absorb` gives them to their nearest large one.
 - Features are always taken in evaluation mode; the released code makes those of SF from batch statistics.
@@ -37,12 +38,13 @@ from torch import Tensor
 
 from selfsort import training
 from selfsort.classic.fit import VoteModel, pixel_features, vote_state
+from selfsort.classic.gdl import merge_history, short_graph_note
 from selfsort.classic.kmeans import kmeans
 from selfsort.config import Config, setting
 from selfsort.errors import InvalidInput
 from selfsort.graph.affinity import digraph, global_scale, unit_rows
 from selfsort.graph.agglomerate import Agglomeration, agglomerate, nearest_neighbour_components
-from selfsort.graph.knn import nearest_neighbours
+from selfsort.graph.knn import find_neighbours, nearest_neighbours
 from selfsort.graph.neighbours import Neighbours
 from selfsort.nets.convnet import ARCHITECTURES, ConvNet, plan_blocks
 from selfsort.types import F32, I64, Arrays, Assignment, Clustering, Images, Method, Snapshot, State
@@ -61,7 +63,7 @@ class JULEConfig(Config):
     K_c: int = setting(5, "neighbouring clusters in the local structure term", "paper")
     lambda_: float = setting(1.0, "weight of the local structure term; 0 is plain AC-GDL", "paper")
     gamma: float = setting(1.0, "weight of the distance to the positive in a triplet", "code; the paper says 2.0")
-    margin: float = setting(0.2, "how much farther a negative has to be than the positive", "code")
+    margin: float = setting(1.0, "how much farther a negative has to be than the positive", "ours; code 0.2 to 1.0")
     n_neg: int = setting(20, "negatives per pair, at most", "code")
     eta: float = setting(0.9, "share of the clusters merged away in a period; the paper takes 0.2 for faces", "paper")
     epochs: int = setting(20, "passes over the images in a period", "paper")
@@ -84,9 +86,8 @@ class JULEConfig(Config):
     arch: Literal["auto", "coil", "usps", "mnist", "umist", "faces", "patches"] = setting(
         "auto", "network: by the paper's rule from the image size, or that of a data set", "paper"
     )
-    embedding_dim: int = setting(
-        0, "learn this few un-normalised features and cluster by raw pixels only (2, 10, 30); 0 is off", "paper"
-    )
+    embedding_dim: int = setting(0, "learn 2, 10, 30 free features and cluster by pixels only; 0 is off", "paper")
+    exact_search_limit: int = setting(0, "above this many images, search neighbours approximately; 0: never")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -94,15 +95,20 @@ class JULEConfig(Config):
             self.require(name, getattr(self, name) >= 1, "be at least 1")
         for name in ("a", "gamma", "lr"):
             self.require(name, getattr(self, name) > 0, "be positive")
-        for name in ("lambda_", "margin", "weight_decay", "lr_gamma", "lr_power", "embedding_dim"):
+        for name in (
+            "lambda_",
+            "margin",
+            "weight_decay",
+            "lr_gamma",
+            "lr_power",
+            "embedding_dim",
+            "exact_search_limit",
+        ):
             self.require(name, getattr(self, name) >= 0, "be at least 0")
         self.require("eta", 0 < self.eta < 1, "be between 0 and 1")
         self.require("momentum", 0 <= self.momentum < 1, "be at least 0 and below 1")
         self.require("alpha", self.alpha > -1, "be above -1")
         self.require("batch_size", self.batch_size >= 3, "be at least 3, the size of a triplet")
-
-
-# --- equations -----------------------------------------------------------------------------------------------------
 
 
 def plan_periods(n_start: int, n_clusters: int, eta: float) -> tuple[int, ...]:
@@ -157,15 +163,10 @@ def mine_triplets(labels_B: Tensor, n_neg: int, generator: torch.Generator) -> T
     return Triplets(*(torch.from_numpy(order_B[places]) for places in (anchor_P, positive_P, place_PM)))
 
 
-def squared_distances(features_BD: Tensor) -> Tensor:
-    """Return ||f_i - f_j||^2 for all pairs of a batch."""
-    norms_B = (features_BD * features_BD).sum(dim=1)
-    return torch.addmm(norms_B[:, None] + norms_B, features_BD, features_BD.T, alpha=-2)
-
-
 def triplet_loss(features_BD: Tensor, triplets: Triplets, gamma: float, margin: float) -> Tensor:
     """The weighted triplet loss, by distances: mean over triplets of max(0, gamma d(i, j) - d(i, m) + margin)."""
-    distance_BB = squared_distances(features_BD)
+    norms_B = (features_BD * features_BD).sum(dim=1)
+    distance_BB = torch.addmm(norms_B[:, None] + norms_B, features_BD, features_BD.T, alpha=-2)  # ||f_i - f_j||^2
     pull_P = distance_BB[triplets.anchor, triplets.positive]
     push_PM = distance_BB[triplets.anchor[:, None], triplets.negative]
     return F.relu(gamma * pull_P[:, None] - push_PM + margin).mean()
@@ -181,7 +182,8 @@ class View:
 
 def look(features: F32, config: JULEConfig, device: torch.device) -> View:
     """Find each image's K_s nearest neighbours."""
-    return View(features, nearest_neighbours(features, config.K_s, device=device))
+    limit = config.exact_search_limit or None
+    return View(features, find_neighbours(features, config.K_s, device=device, exact_limit=limit))
 
 
 def merge(view: View, labels: I64, n_clusters: int, config: JULEConfig, *, absorb: bool = False) -> Agglomeration:
@@ -218,9 +220,6 @@ def first_clusters(view: View, config: JULEConfig, seed: int) -> tuple[I64, tupl
     )
 
 
-# --- network -------------------------------------------------------------------------------------------------------
-
-
 def build_network(shape: tuple[int, int, int], config: JULEConfig) -> ConvNet:
     """Choose the network for images of this height, width and channel count."""
     blocks = plan_blocks(*shape[:2]) if config.arch == "auto" else ARCHITECTURES[config.arch]
@@ -240,8 +239,6 @@ def encode(net: ConvNet, images: Images, device: torch.device, layer: str = "top
     is_free = layer == "top" and net.is_embedding
     return features if is_free else unit_rows(features)
 
-
-# --- training ------------------------------------------------------------------------------------------------------
 
 _COUNTERS = ("step", "period", "epoch", "iteration")
 
@@ -321,6 +318,7 @@ def train(
     if resume is None:
         run.labels, notes = first_clusters(view, config, seed)
         run.counts = plan_periods(int(run.labels.max()) + 1, config.n_clusters, config.eta)
+        notes = (*short_graph_note(view.neighbours), *notes)
         yield run.snapshot("start", {}, warnings=notes, history=_stage(view, run.labels))
     else:
         run.load(resume)
@@ -365,6 +363,8 @@ def _finish(run: _Run, view: View, merged: Agglomeration) -> Snapshot:
     config, device = run.config, run.device
     start = nearest_neighbour_components(view.neighbours)
     again = merge(view, start, config.n_clusters, config, absorb=config.absorb)
+    if again.is_split_start:
+        start = np.arange(len(start))
     run.labels = again.labels
     history = {**_stage(view, again.labels), "all_labels_sf": merged.labels.astype(np.int32)}
     if config.embedding_dim:
@@ -373,7 +373,7 @@ def _finish(run: _Run, view: View, merged: Agglomeration) -> Snapshot:
     model = vote_state(view.features, again.labels, config.n_clusters, config.K_s, scale)
     model.arrays.update(training.pack_module("net", run.net))
     model.meta["shape"] = list(run.images.shape)
-    extras: Arrays = {"labels_sf": merged.labels, "merges": again.merges, "merge_affinity": again.affinity}
+    extras: Arrays = {"labels_sf": merged.labels, **merge_history(again, start)}
     soft = VoteModel(model, device).assign(view.features)
     result = Clustering(again.labels, soft, view.features, model, extras)
     event = {"isolated": again.n_isolated, "absorbed": again.n_absorbed, "absorbed_sf": merged.n_absorbed}
