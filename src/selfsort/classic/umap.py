@@ -41,7 +41,9 @@ class UMAPConfig(Config):
 def embed(features: F32, config: UMAPConfig, seed: int) -> F32:
     """Run UMAP on one thread: the only way it gives the same answer twice."""
     try:
-        import umap  # an optional extra, and slow to load
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ImportWarning)  # it misses TensorFlow, which we do not
+            import umap  # an optional extra, and slow to load
     except ImportError:
         raise missing_extra("umap-learn", "umap-kmeans", "umap") from None
     n_neighbours = min(config.n_neighbours, len(features) - 1)
