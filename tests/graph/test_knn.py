@@ -13,6 +13,7 @@ from tests.oracles import graph_knn as oracle
 
 from selfsort import progress
 from selfsort.errors import InvalidInput, MissingData
+from selfsort.graph import knn
 from selfsort.graph.knn import approximate_neighbours, find_neighbours, nearest_neighbours
 from selfsort.types import F32
 
@@ -135,8 +136,8 @@ def test_progress_is_reported_block_by_block() -> None:
             calls.append(-1)
 
     with progress.listening(Listener()):
-        nearest_neighbours(points(0, 30, 2), 3, block_bytes=4 * 30 * 10)
-    assert calls == [3, 1, 1, 1, -1]
+        nearest_neighbours(points(0, 30, 2), 25, block_bytes=4 * 30 * 10)
+    assert calls == [600, 300, 200, 100, -1]
 
 
 @pytest.mark.parametrize(
@@ -217,3 +218,13 @@ def test_cuda_agrees_with_cpu() -> None:
     cpu, gpu = nearest_neighbours(features, 20), nearest_neighbours(features, 20, device="cuda")
     np.testing.assert_array_equal(cpu.idx, gpu.idx)
     np.testing.assert_array_equal(cpu.sq_dist, gpu.sq_dist)
+
+
+def test_both_rough_searches_find_the_same_candidates() -> None:
+    # On a CPU whole rows are searched only for queries; accelerators take that path for everything.
+    features = points(8, 150, 6)
+    search = knn._check(features, None, torch.device("cpu"), 4 * 150 * 40)
+    by_pairs, worst_by_pairs = knn._candidates_by_pairs(search, 9)
+    by_rows, worst_by_rows = knn._candidates_by_rows(search, 9)
+    np.testing.assert_array_equal(np.sort(by_pairs, axis=1), np.sort(by_rows, axis=1))
+    np.testing.assert_allclose(worst_by_pairs, worst_by_rows, rtol=1e-4)
