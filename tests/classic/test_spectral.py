@@ -94,6 +94,15 @@ class TestEigenvectors:
         assert (np.diff(values) < 0).all()
         assert (full[np.abs(full).argmax(axis=0), np.arange(5)] > 0).all()
 
+    def test_what_does_not_converge_is_solved_in_full(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        half = np.random.default_rng(0).random((300, 300)).astype(np.float32)
+        matrix = half + half.T
+        full = spectral.top_eigenvectors(matrix, 12, seed=0)
+        monkeypatch.setattr(spectral, "_MAX_FULL_EIGEN", 10)
+        monkeypatch.setattr(spectral, "_MAX_RESTARTS", 1)
+        assert spectral._lanczos(matrix, 12, seed=0) is None
+        np.testing.assert_allclose(spectral.top_eigenvectors(matrix, 12, seed=0), full, atol=1e-3)
+
     def test_repeated_eigenvalues_are_all_found(self) -> None:
         blocks = np.kron(np.eye(3), np.ones((4, 4))).astype(np.float32)  # three components: eigenvalue 4 three times
         vectors = spectral.top_eigenvectors(blocks, 3, seed=0)

@@ -34,6 +34,8 @@ from selfsort.types import F32, F64, I64
 
 # Up to here a full dense eigensolver in float64 is quick, and it cannot miss a copy of a repeated eigenvalue.
 _MAX_FULL_EIGEN = 2000
+# Restarts after which the iterative solver is given up for the full one; a hundred is already unusual.
+_MAX_RESTARTS = 1000
 # A width of affinities above zero, for data of which all distances are zero.
 _TINY = 1e-30
 
@@ -192,12 +194,15 @@ def normalise(affinity: F32, regularisation: float = 0.0) -> F64:
 
 def top_eigenvectors(matrix: npt.NDArray[np.floating], n_vectors: int, seed: int) -> F64:
     """(N, n_vectors) eigenvectors of a symmetric array by falling eigenvalue, each with its largest entry positive."""
-    n_rows = len(matrix)
-    if n_rows <= max(_MAX_FULL_EIGEN, 4 * n_vectors):
-        values, vectors = scipy.linalg.eigh(matrix.astype(np.float64), subset_by_index=(n_rows - n_vectors, n_rows - 1))
-    else:
-        values, vectors = _lanczos(matrix, n_vectors, seed)
-    vectors = vectors[:, np.argsort(-values, kind="stable")]
+    found = None
+    if len(matrix) > max(_MAX_FULL_EIGEN, 4 * n_vectors):
+        found = _lanczos(matrix, n_vectors, seed)
+    if found is None:
+        last = len(matrix) - 1
+        precise = matrix.astype(np.float64) if len(matrix) <= _MAX_FULL_EIGEN else matrix
+        found = scipy.linalg.eigh(precise, subset_by_index=(last - n_vectors + 1, last))
+    values, vectors = found
+    vectors = vectors[:, np.argsort(-values, kind="stable")].astype(np.float64)
     sign = np.sign(vectors[np.abs(vectors).argmax(axis=0), np.arange(n_vectors)])
     signed: F64 = vectors * sign
     return signed
@@ -313,8 +318,8 @@ def _kmeans_on_vectors(normalised: F32, n_clusters: int, n_restarts: int, seed: 
     return Partition(kmeans(rows, n_clusters, seed=seed, n_restarts=n_restarts).labels)
 
 
-def _lanczos(matrix: npt.NDArray[np.floating], n_vectors: int, seed: int) -> tuple[F64, F64]:
-    """Top eigenpairs by ARPACK; the products run in the array's own precision, the rest in float64."""
+def _lanczos(matrix: npt.NDArray[np.floating], n_vectors: int, seed: int) -> tuple[F64, F64] | None:
+    """Top eigenpairs by ARPACK, or None if it gives up; products in the array's own precision, the rest in float64."""
     start = numpy_generator(seed, "eigenvectors").standard_normal(len(matrix))
     is_sparse = np.count_nonzero(matrix) < 0.1 * matrix.size
     operand = scipy.sparse.csr_matrix(matrix) if is_sparse else torch.from_numpy(matrix)
@@ -327,7 +332,12 @@ def _lanczos(matrix: npt.NDArray[np.floating], n_vectors: int, seed: int) -> tup
 
     operator = scipy.sparse.linalg.LinearOperator(matrix.shape, matvec=product, dtype=np.float64)
     n_basis = min(len(matrix), max(2 * n_vectors + 20, 40))
-    values, vectors = scipy.sparse.linalg.eigsh(operator, n_vectors, which="LA", v0=start, ncv=n_basis, tol=1e-5)
+    try:
+        values, vectors = scipy.sparse.linalg.eigsh(
+            operator, n_vectors, which="LA", v0=start, ncv=n_basis, tol=1e-5, maxiter=_MAX_RESTARTS
+        )
+    except scipy.sparse.linalg.ArpackNoConvergence:
+        return None
     return values, vectors
 
 
