@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import runpy
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,15 +15,22 @@ from hypothesis import strategies as st
 from tests.oracles import triplets as oracle
 from torch import Tensor
 
+from selfsort.classic import gdl
+from selfsort.classic.fit import pixel_features
+from selfsort.config import describe
 from selfsort.data.synthetic import shapes
 from selfsort.errors import InvalidInput
+from selfsort.methods import jule
 from selfsort.methods.jule import (
     METHOD,
     JULEConfig,
     Triplets,
+    View,
     first_clusters,
     learning_rate,
     look,
+    merge,
+    merge_safely,
     mine_triplets,
     plan_periods,
     restore,
@@ -29,7 +38,7 @@ from selfsort.methods.jule import (
     triplet_loss,
 )
 from selfsort.metrics.external import accuracy
-from selfsort.types import Clustering, Images, Snapshot, State
+from selfsort.types import I64, Clustering, Images, Snapshot, State
 
 CPU = torch.device("cpu")
 QUICK = JULEConfig(n_clusters=4, epochs=2, batch_size=20, K_s=10, eta=0.5)
@@ -185,6 +194,38 @@ class TestLoss:
         assert torch.autograd.gradcheck(loss, (features,))
 
 
+class TestOutliers:
+    """Three groups near each other and four far pairs: the pairs have no affinity to anything else."""
+
+    CONFIG = replace(QUICK, n_clusters=3, K_s=15)
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def view(cls) -> View:
+        noise = np.random.default_rng(0).normal(0, 1, (180, 2))
+        groups = np.repeat([[0, 0], [5, 0], [0, 5]], 60, axis=0) + noise
+        pairs = np.repeat([[90, 0], [-90, 0], [0, 90], [0, -90]], 2, axis=0) + np.tile([[0, 0], [0, 0.1]], (4, 1))
+        return look(np.concatenate([groups, pairs]).astype(np.float32), cls.CONFIG, CPU)
+
+    def start(self) -> I64:
+        return np.concatenate([np.repeat(np.arange(6), 30), np.repeat(np.arange(6, 10), 2)])
+
+    def test_plain_merging_joins_the_groups(self, view: View) -> None:
+        sizes = np.bincount(merge(view, self.start(), 5, self.CONFIG).labels)
+        assert sorted(sizes.tolist()) == [2, 2, 2, 2, 180]
+
+    def test_a_period_leaves_k_large_clusters(self, view: View) -> None:
+        sizes = np.bincount(merge_safely(view, self.start(), 5, self.CONFIG).labels)
+        assert sorted(sizes.tolist()) == [2, 2, 2, 2, 60, 60, 60]
+
+    def test_a_period_that_stops_earlier_is_left_alone(self, view: View) -> None:
+        merged = merge_safely(view, self.start(), 8, self.CONFIG)
+        np.testing.assert_array_equal(merged.labels, merge(view, self.start(), 8, self.CONFIG).labels)
+
+    def test_an_early_period_without_large_clusters_is_left_alone(self, view: View) -> None:
+        assert merge_safely(view, np.arange(188), 180, self.CONFIG).n_clusters == 180
+
+
 class TestTraining:
     @pytest.mark.parametrize("seed", [0, 1])
     def test_sorts_separable_pictures(self, seed: int) -> None:
@@ -251,6 +292,14 @@ class TestTraining:
         assert accuracy(result.labels, truth) == 1.0
         width = {"raw": 256, "embedding": 2}.get("embedding" if config.embedding_dim else config.control, 160)
         assert result.features.shape == (60, width)
+
+    def test_without_learning_and_structure_it_is_ac_gdl(self, pictures: Images) -> None:
+        config = replace(QUICK, control="raw", lambda_=0.0)
+        alone = gdl.cluster(pixel_features(pictures), gdl.GDLConfig(n_clusters=4, K_s=10), seed=0, device=CPU)
+        result = result_of(pictures, config)
+        np.testing.assert_array_equal(result.labels, alone.labels)
+        np.testing.assert_array_equal(result.extras["merges"], alone.extras["merges"])
+        np.testing.assert_array_equal(result.extras["labels_sf"], alone.labels)  # period by period, the same merges
 
     def test_the_embedding_is_not_normalised(self, pictures: Images) -> None:
         norms = np.linalg.norm(result_of(pictures, replace(QUICK, embedding_dim=2)).features, axis=1)
@@ -364,3 +413,36 @@ def test_first_clusters_follow_nearest_neighbours() -> None:
     labels, notes = first_clusters(look(rows, QUICK, CPU), replace(QUICK, n_clusters=2), seed=0)
     assert labels.tolist() == [0, 0, 1, 1, 1, 2, 2]
     assert notes == ()
+
+
+class TestDocs:
+    ROOT = Path(__file__).parents[2]
+
+    def test_the_example_runs(self, capsys: pytest.CaptureFixture[str]) -> None:
+        runpy.run_path(str(self.ROOT / "examples" / "jule.py"))
+        *_, result, sf, new = capsys.readouterr().out.splitlines()
+        assert result.split()[:2] == ["10", "clusters"]
+        assert float(result.split()[-1]) > 0.8
+        assert sf.startswith("SF labels: ACC 0.")
+        assert float(new.split()[-1]) > 0.7
+
+    def test_the_page_shows_the_example_as_it_is(self) -> None:
+        example = (self.ROOT / "examples" / "jule.py").read_text(encoding="utf-8")
+        page = (self.ROOT / "docs" / "methods" / "jule.md").read_text(encoding="utf-8")
+        assert f"```python\n{example}```" in page
+
+    def test_the_page_names_every_setting_and_function(self) -> None:
+        page = (self.ROOT / "docs" / "methods" / "jule.md").read_text(encoding="utf-8")
+        for info in describe(JULEConfig):
+            assert info.name == "n_clusters" or f"`{info.name}`" in page, info.name
+        for name in (
+            "look",
+            "first_clusters",
+            "merge",
+            "plan_periods",
+            "mine_triplets",
+            "triplet_loss",
+            "learning_rate",
+        ):
+            assert f"`{name}`" in page
+            assert hasattr(jule, name)

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from selfsort.errors import InvalidInput
-from selfsort.nets.convnet import ARCHITECTURES, LAYERS, Block, ConvBlock, ConvNet, plan_blocks
+from selfsort.nets.convnet import ARCHITECTURES, LAYERS, Block, ConvBlock, ConvNet, Standardise, plan_blocks
 
 # As published: image, network, flattened size in front of the linear layer.
 TABLE = [
@@ -101,6 +101,19 @@ class TestLayers:
         x = torch.rand(3, 1, 32, 32)
         expected = torch.nn.functional.max_pool2d(torch.relu(block.norm(block.conv(x))), 2, ceil_mode=True)
         torch.testing.assert_close(block(x), expected)
+
+    @pytest.mark.parametrize("layer", LAYERS)
+    @pytest.mark.parametrize("side", [16, 28])
+    def test_standardised_images_lose_brightness_and_contrast(self, layer: str, side: int) -> None:
+        torch.manual_seed(0)
+        net = ConvNet((side, side, 3), plan_blocks(side, side), standardise=True).eval()
+        x = torch.rand(2, 3, side, side)
+        torch.testing.assert_close(net.layer(x * 0.3 + 0.2, layer), net.layer(x, layer), rtol=0.03, atol=0.01)
+
+    def test_standardise_by_hand(self) -> None:
+        found = Standardise()(torch.tensor([[[[0.0, 0.4], [0.0, 0.4]]], [[[0.7, 0.7], [0.7, 0.7]]]]))
+        torch.testing.assert_close(found[0, 0, 0], torch.tensor([-0.2, 0.2]) / 0.201)
+        assert not found[1].any()
 
     def test_low_dimensional_embedding(self) -> None:
         torch.manual_seed(0)

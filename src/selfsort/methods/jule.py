@@ -18,6 +18,7 @@ Where we differ from the paper:
   is 1.0: with 0.2 nearly every triplet of the first periods is satisfied at once and little is learned.
 - The merges are exact (`update`), the local structure uses the whole affinity matrix and is applied down to k.
 - Clusters of a few images would use up the budget of k at the end; `absorb` gives them to their nearest large one.
+- The network sees each image with mean 0 and variance 1 (`standardise`), as the graph of pixels sees it with unit norm.
 - Features are always taken in evaluation mode; the released code makes those of SF from batch statistics.
 - The convolutions have no bias: the batch normalisation behind each of them would take it away.
 - When nearest neighbours leave fewer clusters than asked for, merging on pixels makes a finer start.
@@ -42,6 +43,7 @@ from selfsort.classic.gdl import merge_history, short_graph_note
 from selfsort.classic.kmeans import kmeans
 from selfsort.config import Config, setting
 from selfsort.errors import InvalidInput
+from selfsort.graph._absorption import LARGE_SHARE
 from selfsort.graph.affinity import digraph, global_scale, unit_rows
 from selfsort.graph.agglomerate import Agglomeration, agglomerate, nearest_neighbour_components
 from selfsort.graph.knn import find_neighbours, nearest_neighbours
@@ -86,6 +88,7 @@ class JULEConfig(Config):
     arch: Literal["auto", "coil", "usps", "mnist", "umist", "faces", "patches"] = setting(
         "auto", "network: by the paper's rule from the image size, or that of a data set", "paper"
     )
+    standardise: bool = setting(True, "show the network each image with mean 0 and variance 1", "ours")
     embedding_dim: int = setting(0, "learn 2, 10, 30 free features and cluster by pixels only; 0 is off", "paper")
     exact_search_limit: int = setting(0, "above this many images, search neighbours approximately; 0: never")
 
@@ -201,6 +204,21 @@ def merge(view: View, labels: I64, n_clusters: int, config: JULEConfig, *, absor
     )
 
 
+def merge_safely(view: View, labels: I64, n_clusters: int, config: JULEConfig) -> Agglomeration:
+    """Merge down to `n_clusters`, or to where fewer than k large clusters would be left.
+
+    Near the end of a period tiny outlier clusters may be all that keeps the count up, while real ones are merged.
+    """
+    merged = merge(view, labels, n_clusters, config)
+    sizes = np.concatenate([np.bincount(labels, minlength=merged.n_start), merged.sizes])
+    is_large = sizes >= LARGE_SHARE * len(labels) / config.n_clusters
+    gained = is_large[merged.n_start :].astype(int) - is_large[merged.merges].sum(axis=1)
+    is_enough = is_large[: merged.n_start].sum() + np.cumsum(gained) >= config.n_clusters
+    if not is_enough.any() or is_enough[-1]:
+        return merged
+    return merge(view, labels, merged.n_start - int(np.flatnonzero(is_enough)[-1]) - 1, config)
+
+
 def first_clusters(view: View, config: JULEConfig, seed: int) -> tuple[I64, tuple[str, ...]]:
     """Return the clusters to start from, and what to tell the user about them."""
     n = len(view.features)
@@ -223,7 +241,7 @@ def first_clusters(view: View, config: JULEConfig, seed: int) -> tuple[I64, tupl
 def build_network(shape: tuple[int, int, int], config: JULEConfig) -> ConvNet:
     """Choose the network for images of this height, width and channel count."""
     blocks = plan_blocks(*shape[:2]) if config.arch == "auto" else ARCHITECTURES[config.arch]
-    return ConvNet(shape, blocks, embedding_dim=config.embedding_dim)
+    return ConvNet(shape, blocks, embedding_dim=config.embedding_dim, standardise=config.standardise)
 
 
 def encode(net: ConvNet, images: Images, device: torch.device, layer: str = "top") -> F32:
@@ -330,7 +348,10 @@ def train(
         if not is_by_pixels:
             view = look(encode(run.net, images, device), config, device)
         is_last = run.period == len(run.counts) - 1
-        merged = merge(view, run.labels, run.counts[run.period], config, absorb=config.absorb and is_last)
+        if config.absorb and not is_last:
+            merged = merge_safely(view, run.labels, run.counts[run.period], config)
+        else:
+            merged = merge(view, run.labels, run.counts[run.period], config, absorb=config.absorb)
         run.labels, run.period, run.epoch = merged.labels, run.period + 1, 0
         if is_last:
             break

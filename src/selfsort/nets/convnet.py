@@ -93,6 +93,16 @@ def _distance_to_goal(plan: tuple[Block, ...], height: int, width: int) -> float
     return abs(math.log(area / _GOAL_SIDE**2))
 
 
+class Standardise(nn.Module):
+    """Give each image mean 0 and variance 1, so that its brightness and contrast do not matter; flat ones turn zero."""
+
+    def forward(self, x_BCHW: Tensor) -> Tensor:
+        """Standardise over all pixels and channels of an image."""
+        centred = x_BCHW - x_BCHW.mean(dim=(1, 2, 3), keepdim=True)
+        spread = centred.square().mean(dim=(1, 2, 3), keepdim=True).sqrt()
+        return centred / (spread + 1e-3)
+
+
 class ConvBlock(nn.Module):
     """Convolution, batch normalisation, ReLU and, if asked for, pooling."""
 
@@ -118,10 +128,17 @@ class ConvNet(nn.Module):
     """Blocks, flatten, Linear(160), and for low-dimensional embeddings one more Linear(D)."""
 
     def __init__(
-        self, shape: tuple[int, int, int], blocks: tuple[Block, ...], *, width: int = 160, embedding_dim: int = 0
+        self,
+        shape: tuple[int, int, int],
+        blocks: tuple[Block, ...],
+        *,
+        width: int = 160,
+        embedding_dim: int = 0,
+        standardise: bool = False,
     ) -> None:
         """Build for images of this height, width and channel count; weights come from torch's global generator."""
         super().__init__()
+        self.prepare = Standardise() if standardise else nn.Identity()
         height, image_width, in_channels = shape
         self._check_fit(blocks, height, image_width)
         channels = [in_channels, *(block.channels for block in blocks)]
@@ -160,6 +177,7 @@ class ConvNet(nn.Module):
     def maps(self, x_BCHW: Tensor) -> list[Tensor]:
         """Return the output of every block."""
         found = []
+        x_BCHW = self.prepare(x_BCHW)
         for block in self.blocks:
             x_BCHW = block(x_BCHW)
             found.append(x_BCHW)
@@ -167,6 +185,7 @@ class ConvNet(nn.Module):
 
     def forward(self, x_BCHW: Tensor) -> Tensor:
         """Return the features (B, D), not normalised."""
+        x_BCHW = self.prepare(x_BCHW)
         for block in self.blocks:
             x_BCHW = block(x_BCHW)
         features: Tensor = self.embed(self.ip(x_BCHW.flatten(1)))
@@ -186,5 +205,5 @@ class ConvNet(nn.Module):
                 return self.maps(x_BCHW)[-2].flatten(1)
             block = self.blocks[0]
             assert isinstance(block, ConvBlock)
-            return block.before_pooling(x_BCHW).flatten(1)
+            return block.before_pooling(self.prepare(x_BCHW)).flatten(1)
         raise invalid("the layer", f"be one of {', '.join(LAYERS)}", repr(name), "Name one of them.")
