@@ -401,6 +401,9 @@ class RunFolder:
             raise _damaged(path, str(error)) from error
         if not isinstance(meta, dict):
             raise _damaged(path, "its description is not a JSON object")
+        # With ml_dtypes installed, formats that NumPy itself lacks (bf16, float8) come back as foreign types.
+        if foreign := [key for key, array in arrays.items() if array.dtype.kind not in "biuf"]:
+            raise _damaged(path, f"{foreign[0]!r} has a number format we never write")
         return State(arrays, meta)
 
     def _write(self, name: str, fill: Callable[[IO[bytes]], object]) -> None:
