@@ -54,7 +54,7 @@ def agglomerate(
             affinity = toward[first][second] + toward[second][first]
         else:
             assert features is not None
-            first, second = _nearest_centroids(members, features)
+            first, second = _join_loner(weights, members, features)
             affinity = 0.0
             done.isolated.append(len(done.merges))
         low, high = min(first, second), max(first, second)
@@ -76,13 +76,14 @@ def _score(
     return affinities[0] + structure_weight / (n_near - 1) * sum(gaps)
 
 
-def _nearest_centroids(members: dict[int, list[int]], features: Matrix) -> tuple[int, int]:
+def _join_loner(weights: Matrix, members: dict[int, list[int]], features: Matrix) -> tuple[int, int]:
+    """Pick the smallest cluster and the nearest of those it has arcs with, or of all if it has none."""
     smallest = min(members, key=lambda p: (len(members[p]), p))
+    others = [q for q in members if q != smallest]
+    arcs = weights + weights.T
+    near = [q for q in others if arcs[np.ix_(members[smallest], members[q])].any()] or others
     centroid = {p: features[m].mean(axis=0) for p, m in members.items()}
-    nearest = min(
-        (q for q in members if q != smallest), key=lambda q: (((centroid[q] - centroid[smallest]) ** 2).sum(), q)
-    )
-    return smallest, nearest
+    return smallest, min(near, key=lambda q: (((centroid[q] - centroid[smallest]) ** 2).sum(), q))
 
 
 def _merge(

@@ -76,6 +76,9 @@ DONE, ISOLATED, FULL = 0, 1, 2
 EXACT, APPROX_SIZE, APPROX_ALPHA = 0, 1, 2
 
 
+# Compiled code on disk refers to the two classes below by name: a new name needs the old one to stay importable.
+
+
 class MergeRule(NamedTuple):
     """What to merge and how to update."""
 

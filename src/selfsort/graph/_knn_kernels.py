@@ -12,7 +12,7 @@ _STRETCH = 64
 
 
 @kernel
-def squared_distance(a: F32, b: F32) -> np.float32:
+def _squared_distance(a: F32, b: F32) -> np.float32:
     """Return the squared distance, summed in float64 and rounded once."""
     # Four running sums let the processor overlap the additions; their order is fixed, so is the result.
     s0 = s1 = s2 = s3 = 0.0
@@ -61,7 +61,7 @@ def refine(begin: int, end: int, queries: F32, features: F32, candidates: I64, i
         for c in range(candidates.shape[1]):
             j = candidates[i, c]
             if j >= 0:
-                n_found = _insert(idx[i], sq_dist[i], n_found, j, squared_distance(queries[i], features[j]))
+                n_found = _insert(idx[i], sq_dist[i], n_found, j, _squared_distance(queries[i], features[j]))
 
 
 @kernel
@@ -136,6 +136,6 @@ def rescan(begin: int, end: int, queries: F32, features: F32, rough: F32, margin
         n_found = 0
         for j in range(rough.shape[1]):
             if rough[i, j] <= limit:
-                n_found = _insert(idx[i], sq_dist[i], n_found, j, squared_distance(queries[i], features[j]))
+                n_found = _insert(idx[i], sq_dist[i], n_found, j, _squared_distance(queries[i], features[j]))
                 if n_found == n_slots and sq_dist[i, n_slots - 1] == 0.0:
                     break  # later items can at best tie, and ties go to the lower index

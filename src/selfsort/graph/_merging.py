@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,7 +12,7 @@ from scipy.sparse import coo_array, csr_array
 
 from selfsort.errors import invalid
 from selfsort.graph import _agglomerate_kernels as kernels
-from selfsort.graph._agglomerate_kernels import I8, MergeRule, MergeState, Records
+from selfsort.graph._agglomerate_kernels import I8, I32, MergeRule, MergeState, Records
 from selfsort.progress import track
 from selfsort.types import F64, I64
 
@@ -61,7 +62,7 @@ def merge_down(
     state = _first_state(weights, labels, rule)
     kernels.start(state, rule)
     reasons = np.zeros(max(n_start - n_clusters, 0), dtype=np.int8)
-    centroids: _Centroids | None = None
+    loners: _Loners | None = None
     # A hundred stops on the way: progress is shown and an interrupt is heard.
     stops = np.unique(np.linspace(n_clusters, n_start, 101).astype(np.int64))[-2::-1]
     for stop in track(stops, "merging clusters", len(stops)):
@@ -70,8 +71,8 @@ def merge_down(
             if outcome == kernels.FULL:
                 state, first, second = _grown(state), -1, -1  # a pair passed in is merged before room runs out
                 continue
-            centroids = centroids or _Centroids(features, labels, n_start)
-            first, second = centroids.closest_to_smallest(state)
+            loners = loners or _Loners(features, labels, state)
+            first, second = loners.pick(state)
             reasons[state.counts[kernels.N_MERGED]] = BY_ISOLATION
     merges = state.merges[: state.counts[kernels.N_MERGED]]
     return History(
@@ -93,10 +94,14 @@ def member_sums(features: npt.NDArray[Any], labels: I64, n_labels: int) -> F64:
     return sums
 
 
-class _Centroids:
-    """Feature sums of the clusters by name, brought up to date from the merge history when asked."""
+class _Loners:
+    """Picks pairs to merge when no two clusters have any affinity: the smallest cluster and a near one.
 
-    def __init__(self, features: npt.NDArray[Any] | None, labels: I64, n_start: int) -> None:
+    Near is the nearest centroid among the clusters that the graph has any arc to or from, or among all of them if it
+    has none. Ties go to the lower name.
+    """
+
+    def __init__(self, features: npt.NDArray[Any] | None, labels: I64, state: MergeState) -> None:
         if features is None:
             raise invalid(
                 "features",
@@ -104,26 +109,49 @@ class _Centroids:
                 None,
                 "Pass features, or raise the number of neighbours.",
             )
-        self.sums = member_sums(features, labels, n_start)
-        self.name_of = np.arange(2 * n_start)
+        n_start = len(state.clusters)
+        self.sums = member_sums(features, labels, n_start)  # by name
+        self.name_of = np.arange(2 * n_start)  # by number in the history
         self.n_seen = 0
+        self.by_size = [(int(size), c, c) for c, size in enumerate(np.bincount(labels))]
+        heapq.heapify(self.by_size)
 
-    def closest_to_smallest(self, state: MergeState) -> tuple[int, int]:
-        """Return the handles of the smallest cluster and of the one with the nearest centroid; ties by name."""
-        n_start, n_merged = len(state.clusters), int(state.counts[kernels.N_MERGED])
+    def pick(self, state: MergeState) -> tuple[int, int]:
+        """Return the handles of the two clusters to merge."""
+        self._catch_up(state)
+        while True:
+            _, name, number = heapq.heappop(self.by_size)
+            handle = int(state.names["handle"][name])
+            if handle != -1 and state.clusters["tree_id"][handle] == number:
+                break  # else the cluster has been merged since
+        rivals = self._rivals(state, handle)
+        sizes = state.clusters["size"]
+        names = state.clusters["name"][rivals]
+        gaps = self.sums[names] / sizes[rivals][:, None] - self.sums[name] / sizes[handle]
+        nearest = np.lexsort((names, np.einsum("cd,cd->c", gaps, gaps)))[0]
+        return handle, int(rivals[nearest])
+
+    def _catch_up(self, state: MergeState) -> None:
+        n_merged = int(state.counts[kernels.N_MERGED])
         for m in range(self.n_seen, n_merged):
-            kept, gone = self.name_of[state.merges["first"][m]], self.name_of[state.merges["second"][m]]
+            merge = state.merges[m]
+            kept, gone = int(self.name_of[merge["first"]]), int(self.name_of[merge["second"]])
             self.sums[kept] += self.sums[gone]
-            self.name_of[n_start + m] = kept
+            number = len(state.clusters) + m
+            self.name_of[number] = kept
+            heapq.heappush(self.by_size, (int(merge["size"]), kept, number))
         self.n_seen = n_merged
-        names = np.flatnonzero(state.names["handle"] != -1)
-        handles = state.names["handle"][names]
-        sizes = state.clusters["size"][handles]
-        smallest = int(np.argmin(sizes))
-        gaps = self.sums[names] / sizes[:, None] - self.sums[names[smallest]] / sizes[smallest]
-        sq_dist = np.einsum("cd,cd->c", gaps, gaps)
-        sq_dist[smallest] = np.inf
-        return int(handles[smallest]), int(handles[np.argmin(sq_dist)])
+
+    def _rivals(self, state: MergeState, handle: int) -> I32:
+        items: list[I32] = []
+        chunk = int(state.clusters["first_chunk"][handle])
+        while chunk != -1:
+            items.append(state.front["item"][state.chunks["begin"][chunk] : state.chunks["end"][chunk]])
+            chunk = int(state.chunks["next"][chunk])
+        near: I32 = np.unique(state.label[np.concatenate(items)]) if items else np.zeros(0, dtype=np.int32)
+        everyone: I32 = state.names["handle"]
+        near, everyone = near[near != handle], everyone[(everyone != -1) & (everyone != handle)]
+        return near if len(near) else everyone
 
 
 def _indicator(labels: I64, n_labels: int) -> csr_array:

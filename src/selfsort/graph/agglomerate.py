@@ -12,7 +12,8 @@ Ties: a cluster is known by the lowest start label in it, and the lowest wins, f
 sums are float64.
 
 Where we differ from the paper: the exact update is the default (it is fast enough here); clusters without any
-affinity are merged by their centroids once nothing else is left; and `absorb` keeps outliers from being counted
+affinity are merged by their centroids once nothing else is left (the smallest first, with the nearest of those it
+has any arc to or from); and `absorb` keeps outliers from being counted
 among the k clusters.
 """
 
@@ -27,7 +28,7 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
 from selfsort.errors import invalid
-from selfsort.graph._absorption import absorb_small, find_cut
+from selfsort.graph._absorption import LARGE_SHARE, absorb_small, find_cut
 from selfsort.graph._agglomerate_kernels import APPROX_ALPHA, APPROX_SIZE, EXACT, I8, MergeRule
 from selfsort.graph._merging import BY_ABSORPTION, BY_AFFINITY, BY_ISOLATION, merge_down
 from selfsort.graph.neighbours import Neighbours
@@ -39,6 +40,7 @@ __all__ = [
     "BY_ABSORPTION",
     "BY_AFFINITY",
     "BY_ISOLATION",
+    "LARGE_SHARE",
     "Agglomeration",
     "agglomerate",
     "nearest_neighbour_components",
@@ -115,7 +117,9 @@ def nearest_neighbour_components(neighbours: Neighbours) -> I64:
     n_items = len(neighbours)
     if neighbours.n_neighbours == 0:
         return np.arange(n_items, dtype=np.int64)
-    links = csr_array((np.ones(n_items), neighbours.idx[:, 0], np.arange(n_items + 1)), shape=(n_items, n_items))
+    links = csr_array(
+        (np.ones(n_items), np.ascontiguousarray(neighbours.idx[:, 0]), np.arange(n_items + 1)), shape=(n_items, n_items)
+    )
     _, pieces = connected_components(links, connection="weak")
     _, first, inverse = np.unique(pieces, return_index=True, return_inverse=True)
     labels: I64 = np.argsort(np.argsort(first))[inverse].astype(np.int64)
