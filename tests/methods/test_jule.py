@@ -36,6 +36,7 @@ from selfsort.methods.jule import (
     restore,
     train,
     triplet_loss,
+    unfolding_rate,
 )
 from selfsort.metrics.external import accuracy
 from selfsort.types import I64, Clustering, Images, Snapshot, State
@@ -72,7 +73,7 @@ def pictures() -> Images:
 class TestSettings:
     def test_defaults_are_the_published_ones(self) -> None:
         config = JULEConfig(n_clusters=10)
-        published = {"K_s": 20, "a": 1.0, "K_c": 5, "lambda_": 1.0, "n_neg": 20, "eta": 0.9}
+        published = {"K_s": 20, "a": 1.0, "K_c": 5, "lambda_": 1.0, "n_neg": 20}
         training = {"epochs": 20, "batch_size": 100, "lr": 0.01, "momentum": 0.9, "weight_decay": 5e-5}
         assert {**published, **training}.items() <= config.to_json().items()
 
@@ -105,6 +106,12 @@ class TestPeriods:
 
     def test_a_start_at_k_still_trains_once(self) -> None:
         assert plan_periods(10, 10, 0.9) == (10,)
+
+    def test_the_rate_is_the_papers_on_its_sets_and_a_given_one_wins(self) -> None:
+        sets = {(1440, 20): 0.9, (7200, 100): 0.9, (10_000, 10): 0.9, (575, 20): 0.2, (2856, 68): 0.2}
+        for (n, k), eta in sets.items():
+            assert unfolding_rate(n, JULEConfig(n_clusters=k)) == eta
+        assert unfolding_rate(575, JULEConfig(n_clusters=20, eta=0.5)) == 0.5
 
     @given(st.integers(2, 500), st.integers(2, 500), st.floats(0.01, 0.99))
     @settings(derandomize=True, deadline=None, max_examples=50)
