@@ -1,13 +1,23 @@
-"""What mining and scoring triplets costs JULE: an epoch against the bare network on the same batches.
+"""What mining and scoring triplets costs JULE, and JULE's figures on real data.
 
-Two networks (USPS, 16 pixels: the cheapest published one; MNIST, 28 pixels) at three moments of a run: many small
-clusters, a few dozen, the final ten.
+`run`: an epoch against the bare network on the same batches, for two networks (USPS, 16 pixels: the cheapest
+published one; MNIST, 28 pixels) at three moments of a run: many small clusters, a few dozen, the final ten.
+
+`python -m benchmarks.jule figures [NAME ...]` fits every data set (folder: $SELFSORT_DATA) with three seeds through the
+command line and prints the table of docs/methods/jule.md.
 """
 
 from __future__ import annotations
 
+import json
+import os
 import statistics
+import subprocess
+import sys
+import tempfile
 import time
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,6 +29,16 @@ from selfsort.types import Images
 
 N = 2000
 CPU = torch.device("cpu")
+
+FIGURES = {
+    "usps": "usps-9298.npz --clusters 10",
+    "mnist-test": "mnist.npz --where split=1 --clusters 10",
+    "umist": "umist-32.npz --clusters 20",
+    "cmu-pie": "cmu-pie.npz --clusters 68",
+    "coil20": "coil20.npz --size 64 --clusters 20",
+    "mnist": "mnist.npz --clusters 10",
+}
+"""Arguments of `selfsort fit` for each row of the table."""
 
 
 def _ratio(side: int, n_clusters: int, rounds: int) -> float:
@@ -59,6 +79,40 @@ def run(rounds: int = 7) -> dict[str, float]:
     return {"jule_epoch_overhead": max(ratios.values()), **ratios}
 
 
+def fit(words: str, seed: int) -> dict[str, Any]:
+    """Run `selfsort fit` on a data set and return what it says."""
+    folder = Path(os.environ.get("SELFSORT_DATA", "../shared/data"))
+    file, *rest = words.split()
+    with tempfile.TemporaryDirectory() as temporary:
+        command = [sys.executable, "-m", "selfsort", "fit", str(folder / file), *rest, "--method", "jule", "--json"]
+        command += ["--seed", str(seed), "--out", str(Path(temporary) / "run")]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer
+
+
+def figures(names: list[str], n_seeds: int = 3) -> None:
+    """Print mean and spread over the seeds, RC and SF."""
+    print("| data | RC NMI / ACC | SF NMI / ACC | seconds |\n|---|---|---|---|")
+    for name in names or [name for name in FIGURES if name != "mnist"]:
+        runs = []
+        for seed in range(1 if name == "mnist" else n_seeds):
+            runs.append(fit(FIGURES[name], seed))
+            print(f"{name} seed {seed}: {json.dumps(runs[-1])}", file=sys.stderr, flush=True)
+        cells = [
+            " / ".join(_spread([run[kind][score] for run in runs]) for score in ("nmi_geometric", "acc"))
+            for kind in ("metrics", "metrics_sf")
+        ]
+        print(f"| {name} | {' | '.join(cells)} | {statistics.mean(run['seconds'] for run in runs):.0f} |", flush=True)
+
+
+def _spread(values: list[float]) -> str:
+    return f"{statistics.mean(values):.3f} ± {statistics.pstdev(values):.3f}"
+
+
 if __name__ == "__main__":
-    for name, value in run().items():
-        print(f"{name:34} {value:.3f}")
+    if sys.argv[1:2] == ["figures"]:
+        figures(sys.argv[2:])
+    else:
+        for name, value in run().items():
+            print(f"{name:34} {value:.3f}")
