@@ -22,7 +22,7 @@ def _network() -> nn.Module:
             nn.Conv2d(1, 50, 5), nn.BatchNorm2d(50), nn.ReLU(), nn.MaxPool2d(2, ceil_mode=True),
             nn.Conv2d(50, 50, 5), nn.BatchNorm2d(50), nn.ReLU(), nn.Flatten(), nn.Linear(3200, 160),
         )  # fmt: skip
-    return net.to(memory_format=torch.channels_last)
+    return net.to(memory_format=torch.channels_last)  # type: ignore[call-overload,no-any-return]
 
 
 def run() -> dict[str, float]:
