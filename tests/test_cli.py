@@ -30,7 +30,7 @@ FROZEN = {
         --labels-from-folders --features --max-bad --memory --device --out --resume --max-minutes --json""",
     "predict": "RUN SOURCE --out --max-bad --device --json",
     "score": "RUN --labels --json",
-    "report": "RUNS --out",
+    "report": "RUNS --out --figures",
     "export": "RUN --to --out --link",
     "methods": "NAME --json",
     "demo": "--out",
@@ -381,6 +381,8 @@ class TestAfterwards:
         assert selfsort("report", run, GOLDEN, "--out", "both.html").out == "report: both.html\n"
         assert Path("both.html").exists()
         assert not (GOLDEN / "report.html").exists()
+        assert "figure files: figures" in selfsort("report", run, "--figures", "figures").out
+        assert {path.suffix for path in Path("figures").iterdir()} == {".png", ".svg"}
 
     def test_demo(self, selfsort: Command, monkeypatch: pytest.MonkeyPatch) -> None:
         def write_some(folder: Path) -> Path:

@@ -54,12 +54,14 @@ ALLOWED: dict[str, set[str]] = {
     "estimator": LEARNING | {"recipes", "run", "api", "fitting"},
     # What is done with a run folder afterwards.
     "export": GROUND | {"data", "run", "session"},
+    "onnx": LEARNING | {"run", "api"},  # rebuilds the model, which `export` need not
     "explore": GROUND | {"metrics", "run", "export", "report"},
     # The command line.
     "bars": {"progress"},
     "demo": GROUND | {"data", "run"},  # for writing files whole
     "cli": LEARNING
-    | {"run", "export", "report", "explore", "recipes", "api", "fitting", "session", "estimator", "bars", "demo"},
+    | {"run", "export", "onnx", "report", "explore", "recipes", "api", "fitting", "session", "estimator"}
+    | {"bars", "demo"},
     "__main__": {"cli"},
     "__init__": {"estimator"},  # the public names, loaded on first use
 }

@@ -10,18 +10,36 @@ from typing import Any, cast
 import numpy as np
 import torch
 
-from selfsort.classic import kmeans
+from selfsort.classic import gdl, kmeans, linkage, nmf, path, spectral, umap
 from selfsort.config import Config
 from selfsort.data import ImageSpec, conform
 from selfsort.errors import InvalidInput, invalid
-from selfsort.methods import jule
+from selfsort.methods import dbc, jule
 from selfsort.recipes import Choice, choose_recipe
 from selfsort.run import RunFolder
 from selfsort.types import F32, Assignment, FeatureModel, Images, Method, Model
 
-METHODS: dict[str, Method] = {method.name: method for method in (jule.METHOD, kmeans.METHOD)}
+METHODS: dict[str, Method] = {
+    method.name: method
+    for method in (
+        jule.METHOD,
+        *dbc.METHODS,
+        kmeans.METHOD,
+        spectral.NJW,
+        spectral.SELF_TUNING,
+        spectral.LANDMARK,
+        spectral.NCUTS,
+        linkage.METHOD,
+        gdl.METHOD,
+        path.ZETA,
+        path.PATH,
+        nmf.LOCALITY,
+        nmf.DEEP,
+        umap.METHOD,
+    )
+}
 
-DEFAULT_METHOD = "kmeans"
+DEFAULT_METHOD = "jule"
 
 
 def find_method(name: str) -> Method:

@@ -63,6 +63,7 @@ class ExportTo(StrEnum):
 
     csv = "csv"
     folders = "folders"
+    onnx = "onnx"
 
 
 RunArgument = Annotated[Path, typer.Argument(help="A run folder.", show_default=False)]
@@ -273,13 +274,20 @@ def score(run: RunArgument, labels: LabelsOption = None, json_: JsonOption = Fal
 def report(
     runs: Annotated[list[Path], typer.Argument(help="One run folder or more.", show_default=False)],
     out: OutOption = None,
+    figures: Annotated[
+        Path | None, typer.Option(help="Also write the papers' figures as PNG and SVG here.", show_default=False)
+    ] = None,
 ) -> None:
     """Write one self-contained HTML page."""
     from selfsort.report.build import write_report
+    from selfsort.report.figures import write_figures
 
     with _progress_bars():
-        page = write_report(runs, out)
-    _say(f"report: {page}")
+        _say(f"report: {write_report(runs, out)}")
+        if figures is not None:
+            for run in runs:
+                folder = figures if len(runs) == 1 else figures / run.resolve().name
+                _say(f"{len(write_figures(run, folder))} figure files: {folder}")
 
 
 @app.command()
@@ -289,7 +297,7 @@ def export(
     out: OutOption = None,
     link: Annotated[bool, typer.Option("--link", help="For folders: link the files instead of copying.")] = False,
 ) -> None:
-    """Turn a finished run into a label file or into folders of images."""
+    """Turn a finished run into a label file, folders of images, or a network other programs can use."""
     from selfsort.export import export_csv, export_folders
     from selfsort.run import RunFolder
 
@@ -297,6 +305,10 @@ def export(
     with _progress_bars():
         if to is ExportTo.csv:
             target = export_csv(folder, out or Path(f"{run.resolve().name}.csv"))
+        elif to is ExportTo.onnx:
+            from selfsort.onnx import export_onnx
+
+            target = export_onnx(folder, out or Path(f"{run.resolve().name}.onnx"))
         else:
             target = export_folders(folder, out or Path(f"{run.resolve().name}-folders"), link=link)
     _say(f"written: {target}")

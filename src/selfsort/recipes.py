@@ -33,7 +33,20 @@ class Choice:
     reason: str
 
 
-RECIPES: tuple[Recipe, ...] = ()
+_DBC_SOURCE = "Li, Qiao, Zhang, Xi 2018: the network; the training settings are not stated, ours are the defaults"
+
+_DBC: tuple[Recipe, ...] = tuple(
+    Recipe(name, method, {"arch": arch}, _DBC_SOURCE, shape)
+    for method in ("dbc", "fcae-kmeans")
+    for name, arch, shape in (
+        ("mnist", "mnist", (28, 28, 1)),
+        ("usps", "usps", (16, 16, 1)),
+        ("coil20", "coil", (128, 128, 1)),
+        ("coil100", "coil", (128, 128, 3)),
+    )
+)
+
+RECIPES: tuple[Recipe, ...] = (*_DBC,)
 
 
 def recipes_of(method: str) -> list[Recipe]:

@@ -5,5 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 TINY: dict[str, dict[str, Any]] = {
+    "nmf-d": {"layers": (12, 6)},
+    "fcae-kmeans": {"ae_epochs": 2, "batch_size": 12, "n_restarts": 2},
+    "dbc": {"ae_epochs": 2, "epochs": 3, "batch_size": 12, "n_restarts": 2, "lr": 0.01},
+    "dec": {"ae_epochs": 2, "epochs": 2, "batch_size": 12, "n_restarts": 2},
     "jule": {"epochs": 1, "batch_size": 12, "K_s": 5, "eta": 0.5},
 }

@@ -1,0 +1,538 @@
+"""DBC: teach an auto-encoder what images look like, then let its clusters sharpen themselves.
+
+Li, Qiao, Zhang, Xi, "Discriminatively Boosted Image Clustering with Fully Convolutional Auto-Encoders", Pattern
+Recognition 2018. `dec` is its special case: Xie, Girshick, Farhadi, "Unsupervised Deep Embedding for Clustering
+Analysis", ICML 2016.
+
+Stage I trains a small fully convolutional auto-encoder (FCAE) to reproduce the images; k-means on its features gives
+the centres, and is a method of its own, `fcae-kmeans`. Stage II drops the decoder. Soft k-means scores s say how near
+an image is to each centre; the boosted target r raises them to the power alpha, so that what is likely becomes
+likelier, and divides by the size of the cluster, so that none eats the others. Encoder and centres are trained to make
+s equal to r, which is computed afresh once per epoch.
+
+Symbols: z features; mu centres; s scores; r targets; v degrees of freedom of Student's t; alpha the boosting power;
+n_j the size of cluster j in the target.
+Shape letters: N images, B batch, D features, K clusters.
+
+Where we differ from the paper:
+- It names no optimiser, rates, epochs, batch size, scaling or restarts. Ours were chosen without labels, one set for
+  all data sets; docs/methods/dbc.md tells how.
+- Batch normalisation keeps its statistics in stage II (`freeze_bn`), so that scores and targets come from one function.
+- Training stops when fewer than 0.1 % of the labels change in an epoch; the paper waits for none.
+- The labels logged in stage I are a quick look, not k-means on all images: see `_glance`.
+- `dec` trains its auto-encoder end to end; the original stacks denoising layers one by one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from selfsort import training
+from selfsort.classic.kmeans import kmeans
+from selfsort.config import Config, setting
+from selfsort.errors import InvalidInput, invalid
+from selfsort.nets.autoencoder import ARCHITECTURES, FCAE, AutoEncoder, DenseAE, plan_stages
+from selfsort.types import F32, I64, Arrays, Assignment, Clustering, Images, Method, Snapshot, State
+
+_MIN_SIZE = 1e-8
+"""Smallest n_j: an empty cluster would make its column of the target explode."""
+
+# Kept for the figures: images of a stage, bars of a histogram, images whose activations are shown.
+_N_KEPT, _N_BINS, _N_SHOWN = 1000, 50, 3
+# Images that the glance in stage I clusters.
+_N_GLANCE = 2000
+
+
+@dataclass(frozen=True, kw_only=True)
+class FCAEConfig(Config):
+    """Settings of stage I."""
+
+    arch: Literal["auto", "mnist", "usps", "coil", "dense"] = setting(
+        "auto", "network: by image size, that of a data set, or the fully connected one of DEC", "paper"
+    )
+    ae_epochs: int = setting(50, "passes over the images in stage I")
+    ae_lr: float = setting(1e-3, "learning rate of Adam in stage I")
+    ae_init: Literal["full", "half", "random"] = setting(
+        "full", "how far stage I goes: all epochs, half of them, or none", "paper"
+    )
+    batch_size: int = setting(256, "images per step, in both stages")
+    n_restarts: int = setting(20, "starts of k-means; the one with the smallest inertia wins")
+    v: float = setting(1.0, "degrees of freedom of the scores", "paper")
+    feature_scale: float = setting(1.0, "factor on the features; larger makes scores surer")
+    noise: float = setting(0.0, "share of the pixels blacked out in stage I, as denoising auto-encoders do")
+    shift: int = setting(0, "shift training images at random by up to so many pixels, in both stages")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("n_restarts", "ae_epochs"):
+            self.require(name, getattr(self, name) >= 1, "be at least 1")
+        self.require("batch_size", self.batch_size >= 2, "be at least 2, for batch normalisation")
+        for name in ("ae_lr", "v", "feature_scale"):
+            self.require(name, getattr(self, name) > 0, "be positive")
+        self.require("noise", 0 <= self.noise < 1, "be at least 0 and below 1")
+        self.require("shift", self.shift >= 0, "be at least 0")
+
+    @property
+    def n_ae_epochs(self) -> int:
+        """Epochs of stage I after `ae_init`."""
+        return {"full": self.ae_epochs, "half": self.ae_epochs // 2, "random": 0}[self.ae_init]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DBCConfig(FCAEConfig):
+    """Settings of both stages, under the paper's names."""
+
+    alpha: float = setting(2.0, "power of the boosting", "paper")
+    n_j: Literal["boosted", "soft", "constant"] = setting(
+        "boosted", "cluster sizes in the target: sum of s^alpha, sum of s (as DEC), or 1", "paper"
+    )
+    epochs: int = setting(100, "passes over the images in stage II, at most")
+    lr: float = setting(1e-4, "learning rate of Adam in stage II")
+    stop: float = setting(0.001, "end when a smaller share of the labels changes in an epoch; 0: when none does")
+    freeze_bn: bool = setting(True, "keep the statistics of batch normalisation in stage II")
+    rec_weight: float = setting(0.0, "weight of the reconstruction in stage II; above 0 the decoder stays (DCEC)")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.require("epochs", self.epochs >= 1, "be at least 1")
+        for name in ("alpha", "lr"):
+            self.require(name, getattr(self, name) > 0, "be positive")
+        for name in ("stop", "rec_weight"):
+            self.require(name, getattr(self, name) >= 0, "be at least 0")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DECConfig(DBCConfig):
+    """DBC with DEC's network and cluster sizes."""
+
+    arch: Literal["auto", "mnist", "usps", "coil", "dense"] = setting(
+        "dense", "network: the fully connected one, or a convolutional one of DBC", "paper"
+    )
+    n_j: Literal["boosted", "soft", "constant"] = setting(
+        "soft", "cluster sizes in the target: sum of s^alpha (as DBC), sum of s, or 1", "paper"
+    )
+
+
+# --- equations -----------------------------------------------------------------------------------------------------
+
+
+def reconstruction_loss(x_BCHW: Tensor, again_BCHW: Tensor) -> Tensor:
+    """Eq. (1): squared error, summed over an image and averaged over the batch."""
+    return (x_BCHW - again_BCHW).square().sum() / len(x_BCHW)
+
+
+def squared_distances(z_BD: Tensor, mu_KD: Tensor) -> Tensor:
+    """Return ||z_i - mu_j||^2, never below zero."""
+    norms_BK = z_BD.square().sum(dim=1, keepdim=True) + mu_KD.square().sum(dim=1)
+    return torch.addmm(norms_BK, z_BD, mu_KD.T, alpha=-2).clamp(min=0)
+
+
+def log_scores(z_BD: Tensor, mu_KD: Tensor, v: float = 1.0) -> Tensor:
+    """Eq. (2), in logarithms: s_ij is proportional to (1 + ||z_i - mu_j||^2 / v) ^ (-(v + 1) / 2)."""
+    return F.log_softmax(-(v + 1) / 2 * torch.log1p(squared_distances(z_BD, mu_KD) / v), dim=1)
+
+
+@dataclass(frozen=True, eq=False)
+class Target:
+    """What the scores should become."""
+
+    r: Tensor
+    n_empty: int
+    """Clusters whose size had to be raised to the smallest allowed."""
+
+
+def boost(log_s_NK: Tensor, alpha: float, n_j: Literal["boosted", "soft", "constant"]) -> Target:
+    """Eq. (3): r_ij is proportional to s_ij^alpha / n_j."""
+    log_power_NK = alpha * log_s_NK
+    if n_j == "constant":
+        return Target(F.softmax(log_power_NK, dim=1), 0)
+    n_K = (log_power_NK if n_j == "boosted" else log_s_NK).double().exp().sum(dim=0)
+    log_n_K = n_K.clamp(min=_MIN_SIZE).log().to(log_s_NK.dtype)
+    return Target(F.softmax(log_power_NK - log_n_K, dim=1), int((n_K < _MIN_SIZE).sum()))
+
+
+def kl_loss(r_BK: Tensor, log_s_BK: Tensor) -> Tensor:
+    """KL(R || S), averaged over the batch, so that its gradient does not depend on the batch size."""
+    return F.kl_div(log_s_BK.clamp(min=math.log(1e-12)), r_BK, reduction="batchmean")
+
+
+def shifted(x_BCHW: Tensor, by_B2: Tensor, most: int) -> Tensor:
+    """Move each image down and right by its own whole numbers of pixels, -most..most; zeros come in."""
+    padded = F.pad(x_BCHW, (most, most, most, most))
+    windows = padded.unfold(2, x_BCHW.shape[2], 1).unfold(3, x_BCHW.shape[3], 1)
+    start_B2 = most - by_B2
+    moved = windows[torch.arange(len(x_BCHW), device=x_BCHW.device), :, start_B2[:, 0], start_B2[:, 1]]
+    return moved.contiguous(memory_format=torch.channels_last)
+
+
+# --- network -------------------------------------------------------------------------------------------------------
+
+
+def build_network(shape: tuple[int, int, int], config: FCAEConfig) -> AutoEncoder:
+    """Choose the network for images of this height, width and channel count."""
+    if config.arch == "dense":
+        return DenseAE(shape)
+    return FCAE(shape, plan_stages(*shape[:2]) if config.arch == "auto" else ARCHITECTURES[config.arch])
+
+
+def encode(encoder: nn.Module, images: Images, device: torch.device, scale: float) -> F32:
+    """Return the features of all images, in evaluation mode."""
+    height, width, _ = images.shape
+    # About as many pixels at a time for any image size; divides the 4,096 images that a saved run is predicted in, so
+    # that predicting the training images repeats the very same products.
+    chunk = 2 ** min(12, max(3, 19 - math.ceil(math.log2(height * width))))
+    pixels, was_training = training.PixelTensor(images, device), encoder.training
+    encoder.eval()
+    with torch.inference_mode():
+        parts = [training.to_numpy(scale * encoder(pixels.floats(idx))) for idx in pixels.chunks(chunk)]
+    encoder.train(was_training)
+    features: F32 = np.concatenate(parts)
+    return features
+
+
+def score_all(features: F32, mu_KD: Tensor, v: float) -> Tensor:
+    """Return the logarithms of the scores (N, K) of all images, on the host; blocks as in `encode`."""
+    with torch.no_grad():
+        return torch.cat([log_scores(block, mu_KD.cpu(), v) for block in torch.split(torch.from_numpy(features), 1024)])
+
+
+# --- training ------------------------------------------------------------------------------------------------------
+
+
+_COUNTERS = ("step", "ae_epoch", "epoch", "is_clustered")
+
+
+@dataclass(eq=False)
+class _Run:
+    """Everything that changes while training; all of it is in the resume state."""
+
+    images: Images
+    config: FCAEConfig
+    device: torch.device
+    net: AutoEncoder
+    mu: nn.Parameter
+    optimizer: torch.optim.Adam
+    shuffling: torch.Generator
+    corrupting: torch.Generator
+    labels: I64
+    pictures: Arrays = field(default_factory=dict)
+    """Filters and activations at the end of stage I."""
+    step: int = 0
+    ae_epoch: int = 0
+    """Epochs of stage I done."""
+    epoch: int = 0
+    """Epochs of stage II done."""
+    is_clustered: int = 0
+    """1 once k-means has set the centres."""
+
+    @classmethod
+    def new(cls, images: Images, config: FCAEConfig, device: torch.device, seed: int) -> _Run:
+        with training.seeded_init(seed):
+            net = build_network(images.shape, config).to(device)
+        n_features = encode(net.encoder, images.subset(slice(0, 1)), device, 1.0).shape[1]
+        mu = nn.Parameter(torch.zeros(config.n_clusters, n_features, device=device))
+        optimizer = torch.optim.Adam(net.parameters(), lr=config.ae_lr)
+        shuffling, corrupting = training.torch_generator(seed, "batches"), training.torch_generator(seed, "corruption")
+        labels = np.zeros(len(images), dtype=np.int64)
+        return cls(images, config, device, net, mu, optimizer, shuffling, corrupting, labels)
+
+    def load(self, state: State) -> None:
+        """Go on from a saved state."""
+        for name in _COUNTERS:
+            setattr(self, name, int(state.meta[name]))
+        training.unpack_module("net", self.net, state.arrays)
+        self.set_centres(state.arrays["mu"])
+        if self.is_clustered:
+            self.enter_stage_two()
+        training.unpack_optimizer("optimizer", self.optimizer, state.arrays)
+        training.unpack_generator(self.shuffling, state.arrays["shuffling"])
+        training.unpack_generator(self.corrupting, state.arrays["corrupting"])
+        self.labels = state.arrays["labels"].copy()
+        self.pictures = {name[6:]: array for name, array in state.arrays.items() if name.startswith("extra.")}
+
+    def state(self) -> State:
+        arrays = {
+            **training.pack_module("net", self.net),
+            **training.pack_optimizer("optimizer", self.optimizer),
+            "mu": training.to_numpy(self.mu),
+            "shuffling": training.pack_generator(self.shuffling),
+            "corrupting": training.pack_generator(self.corrupting),
+            "labels": self.labels.copy(),
+            **{f"extra.{name}": array for name, array in self.pictures.items()},
+        }
+        return State(arrays, {name: getattr(self, name) for name in _COUNTERS})
+
+    def set_centres(self, mu_KD: F32) -> None:
+        with torch.no_grad():
+            self.mu.copy_(torch.from_numpy(mu_KD))
+
+    def enter_stage_two(self) -> None:
+        """Give the encoder and the centres (and with a reconstruction term the decoder) a new optimiser."""
+        if isinstance(self.config, DBCConfig):
+            trained = self.net if self.config.rec_weight else self.net.encoder
+            self.optimizer = torch.optim.Adam([*trained.parameters(), self.mu], lr=self.config.lr)
+
+    def encode(self) -> F32:
+        return encode(self.net.encoder, self.images, self.device, self.config.feature_scale)
+
+    def log_scores(self, features: F32) -> Tensor:
+        return score_all(features, self.mu, self.config.v)
+
+    def batches(self) -> Iterator[Tensor]:
+        return training.shuffled_batches(len(self.images), self.config.batch_size, self.shuffling)
+
+    def snapshot(self, phase: str, event: Mapping[str, Any], **rest: Any) -> Snapshot:
+        self.step += 1
+        n_more = self.config.epochs if isinstance(self.config, DBCConfig) else 0
+        total = self.config.n_ae_epochs + 1 + n_more
+        return Snapshot(self.step, total, self.labels, {"phase": phase, **event}, self.state, **rest)
+
+
+def train(
+    images: Images, config: FCAEConfig, *, device: torch.device, seed: int, resume: State | None = None
+) -> Iterator[Snapshot]:
+    """Yield a snapshot for each epoch of stage I, for k-means, and for each epoch of stage II."""
+    run = _Run.new(images, config, device, seed)
+    if resume is not None:
+        run.load(resume)
+    while run.ae_epoch < config.n_ae_epochs:
+        seen, stats = _reconstruct(run)
+        run.ae_epoch += 1
+        run.labels = _glance(seen, config.n_clusters, training.derive_seed(seed, f"glance {run.ae_epoch}"))
+        yield run.snapshot("reconstruct", _named(stats, "reconstruction"))
+    features = run.encode()
+    if not run.is_clustered:
+        inertia = _place_centres(run, features, seed)
+        log_s_NK = run.log_scores(features)
+        run.labels = log_s_NK.argmax(dim=1).numpy()
+        run.pictures = _pictures(run, log_s_NK)
+        result = None if isinstance(config, DBCConfig) else _result(run, features, log_s_NK)
+        yield run.snapshot("k-means", {"inertia": inertia}, history=_stage(features, log_s_NK), result=result)
+    if isinstance(config, DBCConfig):
+        yield from _sharpen(run, config, features)
+
+
+def _sharpen(run: _Run, config: DBCConfig, features: F32) -> Iterator[Snapshot]:
+    """Stage II: one snapshot per target."""
+    log_s_NK, is_last = run.log_scores(features), False
+    while not is_last:
+        target = boost(log_s_NK, config.alpha, config.n_j)
+        stats = _learn_target(run, config, target.r)
+        run.epoch += 1
+        features = run.encode()
+        log_s_NK = run.log_scores(features)
+        before, run.labels = run.labels, log_s_NK.argmax(dim=1).numpy()
+        changed = float(np.mean(before != run.labels))
+        is_last = run.epoch >= config.epochs or _has_settled(changed, config.stop)
+        yield run.snapshot(
+            "boost",
+            {**_named(stats, "kl"), "changed": changed, "empty_clusters": target.n_empty},
+            history=_stage(features, log_s_NK, is_sparse=not (is_last or run.epoch.bit_count() == 1)),
+            result=_result(run, features, log_s_NK) if is_last else None,
+            warnings=_empty_warning(target.n_empty),
+        )
+
+
+def _has_settled(changed: float, stop: float) -> bool:
+    """The stopping rule; an epoch that changes no label ends training in any case, as in the paper."""
+    return changed < stop or changed == 0
+
+
+def _named(stats: training.EpochStats, name: str) -> dict[str, float | int]:
+    """Give the loss its name: the two stages minimise different things, which must not share a curve."""
+    event = stats.event()
+    return {name: event.pop("loss"), **event}
+
+
+def _empty_warning(n_empty: int) -> tuple[str, ...]:
+    if not n_empty:
+        return ()
+    return (f"{n_empty} empty clusters: their sizes in the target were raised to {_MIN_SIZE:g}.",)
+
+
+def _corrupted(x_BCHW: Tensor, run: _Run, noise: float = 0.0) -> tuple[Tensor, Tensor]:
+    """Return what the network sees and what it should give back, after the optional shift and noise."""
+    if most := run.config.shift:
+        by_B2 = torch.randint(-most, most + 1, (len(x_BCHW), 2), generator=run.corrupting)
+        x_BCHW = shifted(x_BCHW, by_B2.to(x_BCHW.device), most)
+    if not noise:
+        return x_BCHW, x_BCHW
+    is_kept_BCHW = torch.rand(x_BCHW.shape, generator=run.corrupting) >= noise
+    return x_BCHW * is_kept_BCHW.to(x_BCHW), x_BCHW
+
+
+def _reconstruct(run: _Run) -> tuple[Tensor, training.EpochStats]:
+    """Stage I, one epoch: Eq. (1). Also returns the features as the network saw the images in passing."""
+    net, pixels = run.net.train(), training.PixelTensor(run.images, run.device)
+    seen_ND = torch.zeros(len(pixels), run.mu.shape[1], device=run.device)
+
+    def step(batch_B: Tensor) -> Tensor | None:
+        if len(batch_B) < 2:  # batch normalisation needs two
+            return None
+        noisy_BCHW, x_BCHW = _corrupted(pixels.floats(batch_B), run, run.config.noise)
+        z_BD, again_BCHW = net(noisy_BCHW)
+        seen_ND[batch_B.to(run.device)] = z_BD.detach()
+        return reconstruction_loss(x_BCHW, again_BCHW)
+
+    what = f"stage 1, epoch {run.ae_epoch + 1} of {run.config.n_ae_epochs}"
+    return seen_ND, training.run_epoch(step, run.batches(), run.optimizer, what=what, total=len(pixels))
+
+
+def _glance(seen_ND: Tensor, n_clusters: int, seed: int) -> I64:
+    """Label all images by the centres of a few of them: k-means on all in every epoch would cost more than learning.
+
+    The features are those the network computed while it was trained on them, so they lag behind it by up to an epoch.
+    """
+    n_kept = max(_N_GLANCE, 20 * n_clusters)
+    rows = torch.linspace(0, len(seen_ND) - 1, min(n_kept, len(seen_ND))).long()
+    sample: F32 = training.to_numpy(seen_ND[rows])
+    centres = kmeans(sample, n_clusters, seed=seed, n_restarts=1, max_iterations=50).centroids
+    nearest = squared_distances(seen_ND, torch.from_numpy(centres).to(seen_ND)).argmin(dim=1)
+    labels: I64 = nearest.cpu().numpy()
+    return labels
+
+
+def _place_centres(run: _Run, features: F32, seed: int) -> float:
+    """K-means on the features of all images; returns its inertia."""
+    fitted = kmeans(features, run.config.n_clusters, seed=seed, n_restarts=run.config.n_restarts)
+    run.set_centres(fitted.centroids)
+    run.is_clustered = 1
+    run.enter_stage_two()
+    return fitted.inertia
+
+
+def _learn_target(run: _Run, config: DBCConfig, r_NK: Tensor) -> training.EpochStats:
+    """Stage II, one epoch: the target stays what it is while the scores move towards it."""
+    net, pixels = run.net.train(not config.freeze_bn), training.PixelTensor(run.images, run.device)
+
+    def step(batch_B: Tensor) -> Tensor | None:
+        if len(batch_B) < 2 and not config.freeze_bn:
+            return None
+        _, x_BCHW = _corrupted(pixels.floats(batch_B), run)
+        z_BD, again_BCHW = net(x_BCHW) if config.rec_weight else (net.encoder(x_BCHW), None)
+        loss = kl_loss(r_NK[batch_B].to(run.device), log_scores(config.feature_scale * z_BD, run.mu, config.v))
+        if again_BCHW is not None:
+            loss = loss + config.rec_weight * reconstruction_loss(x_BCHW, again_BCHW)
+        return loss
+
+    what = f"stage 2, epoch {run.epoch + 1} of at most {config.epochs}"
+    return training.run_epoch(step, run.batches(), run.optimizer, what=what, total=len(pixels))
+
+
+# --- figures and result --------------------------------------------------------------------------------------------
+
+
+def _stage(features: F32, log_s_NK: Tensor, *, is_sparse: bool = False) -> Arrays:
+    """Keep the histogram of the first cluster's scores over all images and, unless sparse, some images whole."""
+    first_N = log_s_NK[:, 0].exp()
+    bars = torch.histc(first_N, bins=_N_BINS, min=0, max=1).to(torch.int64).numpy()
+    rows = np.unique(np.linspace(0, len(features) - 1, min(_N_KEPT, len(features))).astype(np.int64))
+    if is_sparse:
+        return {"score_histogram": bars, "rows": rows[:0]}
+    soft = log_s_NK.exp().numpy()[rows]
+    labels = log_s_NK.argmax(dim=1).numpy()[rows]
+    return {"score_histogram": bars, "rows": rows, "features": features[rows], "soft": soft, "labels": labels}
+
+
+def _pictures(run: _Run, log_s_NK: Tensor) -> Arrays:
+    """Filters, and what every layer makes of the surest images of the first clusters, at the end of stage I."""
+    shown = log_s_NK.argmax(dim=0)[:_N_SHOWN]
+    run.net.eval()
+    with torch.inference_mode():
+        maps = run.net.activations(training.PixelTensor(run.images, run.device).floats(shown))
+    found = {f"activations.{name}": training.to_numpy(value) for name, value in maps.items()}
+    for name, weight_FCHW in run.net.filters().items():
+        found[f"filters.{name}"] = training.to_numpy(weight_FCHW.permute(0, 2, 3, 1))
+    return {**found, "activation_rows": training.to_numpy(shown)}
+
+
+def _result(run: _Run, features: F32, log_s_NK: Tensor) -> Clustering:
+    model = State(
+        {**training.pack_module("encoder", run.net.encoder), "mu": training.to_numpy(run.mu)},
+        {"shape": list(run.images.shape)},
+    )
+    return Clustering(run.labels, log_s_NK.exp().numpy(), features, model, run.pictures)
+
+
+class DBCModel:
+    """The encoder and the centres: new images get the scores the training images got."""
+
+    def __init__(self, config: FCAEConfig, state: State, device: torch.device) -> None:
+        height, width, channels = (int(side) for side in state.meta["shape"])
+        self.config, self.shape, self.device = config, (height, width, channels), device
+        with training.seeded_init(0):
+            self.encoder = build_network(self.shape, config).encoder.to(device)
+        training.unpack_module("encoder", self.encoder, state.arrays)
+        self.encoder.eval()
+        self.mu = torch.from_numpy(state.arrays["mu"].copy())
+
+    def apply(self, images: Images, layer: str = "top") -> Assignment:
+        """Return features and scores."""
+        if images.shape != self.shape:
+            raise InvalidInput(
+                f"the images have shape {images.shape}. This model was trained on {self.shape} (height, width, "
+                "channels). Bring them to that size with selfsort.data.conform."
+            )
+        if layer != "top":
+            raise invalid("the layer", "be top, the only one this network gives", repr(layer), "Leave it out.")
+        features = encode(self.encoder, images, self.device, self.config.feature_scale)
+        return Assignment(features, score_all(features, self.mu, self.config.v).exp().numpy())
+
+    def network(self) -> nn.Module:
+        """Return images (B, C, H, W) in [0, 1] to scores and features as one module, for export."""
+        return _Scorer(self.encoder, self.mu.to(self.device), self.config).eval()
+
+
+class _Scorer(nn.Module):
+    """Encoder and scores in one."""
+
+    def __init__(self, encoder: nn.Module, mu_KD: Tensor, config: FCAEConfig) -> None:
+        super().__init__()
+        self.encoder, self.scale, self.v = encoder, config.feature_scale, config.v
+        self.register_buffer("mu", mu_KD)
+
+    def forward(self, x_BCHW: Tensor) -> tuple[Tensor, Tensor]:
+        """Return scores (B, K) and features (B, D)."""
+        z_BD = self.scale * self.encoder(x_BCHW)
+        return log_scores(z_BD, self.get_buffer("mu"), self.v).exp(), z_BD
+
+
+def restore(config: FCAEConfig, state: State, *, device: torch.device) -> DBCModel:
+    """Rebuild a fitted model."""
+    return DBCModel(config, state, device)
+
+
+_PAPER = "Discriminatively Boosted Image Clustering with Fully Convolutional Auto-Encoders, Pattern Recognition 2018"
+
+METHODS = tuple(
+    Method(name, summary, source, config, train, restore, is_inductive=True)
+    for name, summary, source, config in (
+        (
+            "fcae-kmeans",
+            "k-means on the features of a fully convolutional auto-encoder",
+            f"Li, Qiao, Zhang, Xi: {_PAPER} (FCAE-KMS)",
+            FCAEConfig,
+        ),
+        (
+            "dbc",
+            "auto-encoder, then encoder and centres are trained towards sharpened soft assignments",
+            f"Li, Qiao, Zhang, Xi: {_PAPER}",
+            DBCConfig,
+        ),
+        (
+            "dec",
+            "deep embedded clustering: DBC's special case with a fully connected network",
+            "Xie, Girshick, Farhadi: Unsupervised Deep Embedding for Clustering Analysis, ICML 2016",
+            DECConfig,
+        ),
+    )
+)
+"""The three entries of this file."""
