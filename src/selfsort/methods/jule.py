@@ -102,15 +102,8 @@ class JULEConfig(Config):
             self.require(name, getattr(self, name) >= 1, "be at least 1")
         for name in ("a", "gamma", "lr"):
             self.require(name, getattr(self, name) > 0, "be positive")
-        for name in (
-            "lambda_",
-            "margin",
-            "weight_decay",
-            "lr_gamma",
-            "lr_power",
-            "embedding_dim",
-            "exact_search_limit",
-        ):
+        counts = ("embedding_dim", "exact_search_limit")
+        for name in (*counts, "lambda_", "margin", "weight_decay", "lr_gamma", "lr_power"):
             self.require(name, getattr(self, name) >= 0, "be at least 0")
         self.require("eta", self.eta == "auto" or 0 < self.eta < 1, "be between 0 and 1")
         self.require("momentum", 0 <= self.momentum < 1, "be at least 0 and below 1")
