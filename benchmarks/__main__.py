@@ -30,7 +30,19 @@ class Goal:
         return value <= self.bound if self.is_upper else value >= self.bound
 
 
-GOALS = (Goal("training", "inner_loop_overhead", 1.1, True, "our epoch over the bare forward, backward and step"),)
+GOALS = (
+    Goal("ingest", "ingest_rate_ratio", 0.8, False, "our rate over two bare decoding processes"),
+    Goal("ingest", "ingest_peak_memory_ratio", 1.0, True, "peak over 1.3 of the result plus 300 MB"),
+    Goal("training", "inner_loop_overhead", 1.1, True, "our epoch over the bare forward, backward and step"),
+    Goal("graph", "knn_over_product_30000", 1.4, True, "exact neighbours over the bare matrix product, 30,000 x 784"),
+    Goal("graph", "merge_over_knn_70000", 0.2, True, "merging 70,000 images over the search for their neighbours"),
+    Goal("graph", "merge_time_exponent", 1.1, True, "growth of merging time from 10,000 to 70,000; n log n is 1.1"),
+    Goal("graph", "merge_peak_memory_gb_70000", 3.0, True, "peak memory of searching and merging 70,000 images"),
+    Goal("graph", "oracle_over_merge_3000", 50.0, False, "dense oracle over our merging, 3,000 images"),
+    Goal("jule", "jule_epoch_overhead", 1.3, True, "a JULE epoch, mining included, over the bare network"),
+    Goal("dbc", "fcae_epoch_overhead", 1.2, True, "an epoch of the auto-encoder over the bare network"),
+    Goal("dbc", "dbc_epoch_overhead", 1.2, True, "an epoch of boosting over the bare network"),
+)
 
 
 def main(names: list[str]) -> None:
