@@ -60,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, dict[str, float]]:
     parser.add_argument("cluster")
     parser.add_argument("--clusters", type=int, nargs=2, required=True, help="of the first and of the second")
     parser.add_argument("--where", nargs=2, default=(None, None), help="NAME=VALUE of the first and of the second")
-    parser.add_argument("--eta", type=float, default=JULEConfig.eta)
+    parser.add_argument("--eta", type=float, default=0.9)
     parser.add_argument("--epochs", type=int, default=JULEConfig.epochs)
     parser.add_argument("--seed", type=int, default=0)
     asked = parser.parse_args(arguments)
