@@ -70,7 +70,8 @@ ALLOWED: dict[str, set[str]] = {
 TORCH_FREE: dict[str, set[str]] = {
     **{room: set() for room in ("errors", "config", "types", "progress", "published", "metrics")},
     "graph": {"graph/knn.py"},  # the chunked matrix product
-    "data": {"data/augment.py"},  # batches on the training device
+    # batches on the training device
+    "data": {"data/augment.py", "data/_primitive.py", "data/_geometry.py", "data/_colour.py"},
     **{room: set() for room in ("run", "export", "report", "explore", "bars", "demo")},
 }
 
