@@ -37,6 +37,13 @@ CPU_LIMIT = 900
 
 N_SEEDS = 3
 
+# On a shared machine several threads wait for each other, which counts as processor time; and a process that has
+# started threads must not fork.
+ONE_THREAD = {
+    **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"), "1"),
+    "NUMBA_THREADING_LAYER": "workqueue",
+}
+
 DATASETS = {
     "umist": ("umist-32.npz", None),
     "coil20": ("coil20.npz", None),
@@ -299,12 +306,10 @@ def main() -> None:
     parser.add_argument("--fresh", action="store_true", help="measure again what has been measured")
     parser.add_argument("--write", action="store_true", help="measure nothing, write tables and pictures")
     words = parser.parse_args()
-    if os.environ.get("OMP_NUM_THREADS") != "1":
-        # One thread: on a shared machine several wait for each other, which counts as processor time; and a process
-        # that has started threads must not fork. The libraries read this when they are loaded, so start again.
-        one_thread = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
+    if any(os.environ.get(name) != value for name, value in ONE_THREAD.items()):
+        # The libraries read this when they are loaded, so start again.
         command = [sys.executable, "-m", "benchmarks.classic", *sys.argv[1:]]
-        os.execve(sys.executable, command, {**os.environ, **one_thread, "NUMBA_THREADING_LAYER": "workqueue"})
+        os.execve(sys.executable, command, {**os.environ, **ONE_THREAD})
     if not words.write:
         measure_all(words.datasets, words.methods, words.fresh)
     from benchmarks.classic_page import write_page

@@ -58,6 +58,14 @@ class TestCentroidRule:
         np.testing.assert_array_equal(again.labels, result.labels)
         np.testing.assert_array_equal(again.soft, result.soft)
 
+    def test_centred_pixels_are_centred_again_for_new_images(self) -> None:
+        images, _ = shapes(20, size=12, n_classes=3)
+        result = fitted(kmeans.METHOD, images, 3, centre="yes")
+        again = CentroidModel(result.model).apply(images.subset(slice(4, 9)))
+        np.testing.assert_array_equal(again.features, result.features[4:9])
+        np.testing.assert_array_equal(again.labels, result.labels[4:9])
+        assert not np.allclose(result.features, pixel_features(images))
+
     def test_soft_assignments_by_hand(self) -> None:
         model = CentroidModel(State({"centroids": np.array([[0.0], [2.0]], dtype=np.float32)}, {"variance": 0.5}))
         # Squared distances 0.25 and 2.25 over twice the variance: the log odds are 2.

@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from selfsort.classic import gdl
-from selfsort.classic.gdl import METHOD, GDLConfig, centre_pixels, cluster, first_clusters
+from selfsort.classic.fit import wants_centred
+from selfsort.classic.gdl import METHOD, GDLConfig, cluster, first_clusters
 from selfsort.classic.linkage import cut
 from selfsort.data.synthetic import shapes
 from selfsort.errors import InvalidInput
@@ -92,7 +93,7 @@ def test_shapes_are_told_apart(graph: str) -> None:
     [("global", "auto", False), ("local", "auto", True), ("global", "yes", True), ("local", "no", False)],
 )
 def test_when_pixels_are_centred(graph: Any, centre: Any, expected: bool) -> None:
-    assert centre_pixels(GDLConfig(n_clusters=2, graph=graph, centre=centre)) is expected
+    assert wants_centred(GDLConfig(n_clusters=2, graph=graph, centre=centre)) is expected
 
 
 def test_features_of_a_run_stay_as_they_are() -> None:

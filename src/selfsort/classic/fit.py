@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import torch
 
-from selfsort.config import Config
+from selfsort.config import Config, setting
 from selfsort.errors import InvalidInput, invalid
 from selfsort.graph.affinity import unit_rows, vote
 from selfsort.graph.knn import nearest_neighbours
@@ -57,12 +57,19 @@ class ClusterFeatures(Protocol):
         ...
 
 
-class CentrePixels(Protocol):
-    """Says whether a method, so set, wants the mean image subtracted before rows are scaled to unit length."""
+@dataclass(frozen=True, kw_only=True)
+class PixelConfig(Config):
+    """Settings of a method that sees pixels without a graph of its own."""
 
-    def __call__(self, config: Any) -> bool:
-        """Look at the settings."""
-        ...
+    centre: Literal["yes", "no"] = setting(
+        "no", "subtract the mean image first; some published rows were made so. Features of a run stay as they are"
+    )
+
+
+def wants_centred(config: Config) -> bool:
+    """Say whether a method, so set, wants the mean image subtracted before rows are scaled to unit length."""
+    centre = getattr(config, "centre", "no")
+    return bool(centre == "yes" or (centre == "auto" and getattr(config, "graph", "") == "local"))
 
 
 def pixel_features(images: Images, mean: F32 | None = None) -> F32:
@@ -97,10 +104,11 @@ class CentroidModel:
     def __init__(self, state: State) -> None:
         self.centroids_KD: F32 = state.arrays["centroids"]
         self.variance = max(float(state.meta["variance"]), 1e-12)
+        self.mean_image: F32 | None = state.arrays.get("mean_image")
 
     def apply(self, images: Images, layer: str = "top") -> Assignment:
         """Judge pictures by their pixels."""
-        features = pixel_features(images)
+        features = pixel_features(images, self.mean_image)
         return Assignment(features, self.assign(features))
 
     def assign(self, features: F32) -> F32:
@@ -163,7 +171,6 @@ def classic_method(
     config: type[Config],
     cluster: ClusterFeatures,
     *,
-    centre_pixels: CentrePixels = lambda config: False,
     is_inductive: bool = False,
 ) -> Method:
     """Wrap an algorithm on features as a full method."""
@@ -179,7 +186,7 @@ def classic_method(
     def train(
         images: Images, config: Any, *, device: torch.device, seed: int, resume: State | None = None
     ) -> Iterator[Snapshot]:
-        mean = mean_image(images) if centre_pixels(config) else None
+        mean = mean_image(images) if wants_centred(config) else None
         features = pixel_features(images, mean)
         for snapshot in train_on_features(features, config, device=device, seed=seed, resume=resume):
             if mean is not None and snapshot.result is not None:

@@ -126,16 +126,10 @@ def cluster(features: F32, config: GDLConfig, *, seed: int, device: torch.device
     )
 
 
-def centre_pixels(config: GDLConfig) -> bool:
-    """The local graph wants centred pixels unless told otherwise."""
-    return config.centre == "yes" or (config.centre == "auto" and config.graph == "local")
-
-
 METHOD = classic_method(
     "ac-gdl",
     "agglomerative clustering by graph degree linkage",
     "Zhang, Wang, Zhao and Tang, ECCV 2012",
     GDLConfig,
     cluster,
-    centre_pixels=centre_pixels,
 )

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from selfsort.classic.fit import Partition, classic_method
-from selfsort.config import Config, setting
+from selfsort.classic.fit import Partition, PixelConfig, classic_method
+from selfsort.config import setting
 from selfsort.training import derive_seed
 from selfsort.types import F32, I64
 
 
 @dataclass(frozen=True, kw_only=True)
-class KMeansConfig(Config):
+class KMeansConfig(PixelConfig):
     """Settings of k-means."""
 
     n_restarts: int = setting(10, "independent starts; the one with the smallest inertia wins", "paper")

@@ -16,14 +16,14 @@ from scipy.cluster import hierarchy
 from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 
-from selfsort.classic.fit import MAX_DENSE, Partition, classic_method, refuse_dense
-from selfsort.config import Config, setting
+from selfsort.classic.fit import MAX_DENSE, Partition, PixelConfig, classic_method, refuse_dense
+from selfsort.config import setting
 from selfsort.progress import track
 from selfsort.types import F32, F64, I64
 
 
 @dataclass(frozen=True, kw_only=True)
-class LinkageConfig(Config):
+class LinkageConfig(PixelConfig):
     """Settings of average linkage."""
 
     max_images: int = setting(MAX_DENSE, "refuse more images than this: memory is 8 bytes times its square")

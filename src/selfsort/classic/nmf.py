@@ -22,7 +22,7 @@ from scipy.linalg import qr
 from scipy.sparse import csr_matrix, diags, identity
 from scipy.sparse.linalg import cg
 
-from selfsort.classic.fit import Partition, classic_method
+from selfsort.classic.fit import Partition, PixelConfig, classic_method
 from selfsort.classic.kmeans import kmeans
 from selfsort.config import Config, setting
 from selfsort.errors import invalid
@@ -53,7 +53,7 @@ class LocalityNMFConfig(Config):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DeepSemiNMFConfig(Config):
+class DeepSemiNMFConfig(PixelConfig):
     """Settings of nmf-d."""
 
     layers: tuple[int, ...] = setting((160, 160), "factors of each layer, from the images up", "code")

@@ -426,18 +426,12 @@ def cluster_zeta(features: F32, config: ZetaConfig, *, seed: int, device: torch.
     return _cluster(features, config, device, Zeta)
 
 
-def centre_pixels(config: PathConfig) -> bool:
-    """The local graph wants centred pixels unless told otherwise."""
-    return config.centre == "yes" or (config.centre == "auto" and config.graph == "local")
-
-
 PATH = classic_method(
     "ac-pic",
     "agglomerative clustering by path integrals",
     "Zhang, Zhao and Wang, Pattern Recognition 2013",
     PathConfig,
     cluster_path,
-    centre_pixels=centre_pixels,
 )
 ZETA = classic_method(
     "ac-zell",
@@ -445,5 +439,4 @@ ZETA = classic_method(
     "Zhao and Tang, NIPS 2008",
     ZetaConfig,
     cluster_zeta,
-    centre_pixels=centre_pixels,
 )

@@ -26,9 +26,9 @@ import scipy.sparse
 import scipy.sparse.linalg
 import torch
 
-from selfsort.classic.fit import MAX_DENSE, Partition, classic_method, refuse_dense
+from selfsort.classic.fit import MAX_DENSE, Partition, PixelConfig, classic_method, refuse_dense
 from selfsort.classic.kmeans import kmeans
-from selfsort.config import Config, setting
+from selfsort.config import setting
 from selfsort.training import derive_seed, numpy_generator
 from selfsort.types import F32, F64, I64
 
@@ -41,7 +41,7 @@ _TINY = 1e-30
 
 
 @dataclass(frozen=True, kw_only=True)
-class DenseConfig(Config):
+class DenseConfig(PixelConfig):
     """What the methods that compare every image with every other share."""
 
     max_images: int = setting(MAX_DENSE, "refuse more images than this: memory is 4 bytes times its square")
@@ -83,7 +83,7 @@ class SelfTuningConfig(DenseConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LandmarkConfig(Config):
+class LandmarkConfig(PixelConfig):
     """Settings of sc-ls."""
 
     n_landmarks: int = setting(500, "landmarks, found by a short k-means", "code")

@@ -13,16 +13,16 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from selfsort.classic.fit import Partition, classic_method
+from selfsort.classic.fit import Partition, PixelConfig, classic_method
 from selfsort.classic.kmeans import kmeans
-from selfsort.config import Config, setting
+from selfsort.config import setting
 from selfsort.errors import missing_extra
 from selfsort.training import derive_seed
 from selfsort.types import F32
 
 
 @dataclass(frozen=True, kw_only=True)
-class UMAPConfig(Config):
+class UMAPConfig(PixelConfig):
     """Settings of umap-kmeans."""
 
     n_neighbours: int = setting(20, "neighbours of an image in UMAP's graph")
