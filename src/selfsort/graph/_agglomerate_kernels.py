@@ -32,9 +32,11 @@ I32 = npt.NDArray[np.int32]
 I8 = npt.NDArray[np.int8]
 Records = npt.NDArray[Any]
 
-# The frontier of a cluster Q: items v outside it with r(v), arriving from Q, and c(v), leaving to Q. It lies in
-# chunks, one per start cluster; an item may be in several, and then counts with the sum.
+# The frontier of a cluster Q: items v outside it with r(v), arriving from Q, and c(v), leaving to Q; each item once.
+# It lies in chunks, one per start cluster. Item -1 is an entry out of use.
 FRONT = np.dtype([("item", "i4"), ("arriving", "f8"), ("leaving", "f8")], align=True)
+# The handle of the item's cluster; scratch: where the item is in the smaller cluster's frontier, -1 between merges.
+ITEM = np.dtype([("label", "i4"), ("place", "i4")])
 CHUNK = np.dtype([("next", "i4"), ("begin", "i8"), ("end", "i8")], align=True)
 CLUSTER = np.dtype(
     [
@@ -65,7 +67,16 @@ HALF = np.dtype(
     align=True,
 )
 NAME = np.dtype([("handle", "i4"), ("score", "f8")], align=True)  # handle -1 and score -1 for names out of use
-MERGE = np.dtype([("first", "i8"), ("second", "i8"), ("affinity", "f8"), ("size", "i8")])
+MERGE = np.dtype(
+    [
+        ("first", "i8"),  # number in the history of the cluster with the lower name
+        ("second", "i8"),
+        ("name", "i8"),
+        ("old_name", "i8"),
+        ("affinity", "f8"),
+        ("size", "i8"),
+    ]
+)
 
 DEAD, UNLINKED = -1, -2
 # Places in MergeState.counts.
@@ -91,7 +102,7 @@ class MergeRule(NamedTuple):
 class MergeState(NamedTuple):
     """All that changes while merging: n items, c start clusters, e edge places, p a power of two >= c."""
 
-    label: I32  # (n,) handle of each item's cluster
+    items: Records  # (n,) ITEM
     next_item: I32  # (n,) linked list of a cluster's items
     front: Records  # FRONT
     chunks: Records  # (c,) CHUNK
@@ -102,11 +113,8 @@ class MergeState(NamedTuple):
     free: I32  # (e,) stack of unused edges
     counts: I64  # (3,)
     merges: Records  # (c,) MERGE
-    # Scratch; the places are all -1 between merges.
-    place: I32  # (n,) where an item is in the smaller cluster's frontier
-    place_large: I32  # (n,)
+    # Scratch:
     found: I32  # (n,)
-    found_large: I32  # (n,)
     crossed: I32  # (c,)
     top: F64  # (n_structure,)
 
@@ -203,64 +211,86 @@ def start(state: MergeState, rule: MergeRule) -> None:
 
 
 @kernel
-def _gather(state: MergeState, handle: int, partner: int, place: I32, found: I32) -> int:
-    """Walk a cluster's frontier: leave one entry per item, say in `place` where it is; return how many there are.
+def _end_chunk(state: MergeState, handle: int, before: int, c: int, kept: int) -> int:
+    """Shorten a chunk of a cluster's frontier, unlink it if nothing is left; return the last chunk that stays."""
+    chunk = state.chunks[c]
+    chunk.end = kept
+    if kept > chunk.begin:
+        return c
+    if before == -1:
+        state.clusters[handle].first_chunk = chunk.next
+    else:
+        state.chunks[before].next = chunk.next
+    return before
 
-    Items inside the cluster, or inside the one it is about to merge with, can never matter again and are dropped.
+
+@kernel
+def _spread(state: MergeState, large: int, small: int) -> int:
+    """Say in the items' places where each item of the smaller cluster's frontier is; return how many there are.
+
+    Items inside either cluster can never matter again and are dropped, here and in `_fold`.
     """
     front = state.front
-    cluster = state.clusters[handle]
     n_found = 0
-    before, c = -1, cluster.first_chunk
+    before, c = -1, state.clusters[small].first_chunk
     while c != -1:
-        chunk = state.chunks[c]
-        kept = chunk.begin
-        for t in range(chunk.begin, chunk.end):
+        kept = state.chunks[c].begin
+        for t in range(state.chunks[c].begin, state.chunks[c].end):
             u = front[t].item
-            label = state.label[u]
-            if label in (handle, partner):
-                continue
-            if place[u] == -1:
-                place[u] = kept
-                found[n_found] = u
-                n_found += 1
+            if u != -1 and state.items[u].label != large and state.items[u].label != small:
                 front[kept] = front[t]
+                state.items[u].place = kept
+                state.found[n_found] = u
+                n_found += 1
                 kept += 1
-            else:
-                front[place[u]].arriving += front[t].arriving
-                front[place[u]].leaving += front[t].leaving
-        chunk.end = kept
-        if kept > chunk.begin:
-            before = c
-        elif before == -1:
-            cluster.first_chunk = chunk.next
-        else:
-            state.chunks[before].next = chunk.next
-        c = chunk.next
-    cluster.last_chunk = before
+        before = _end_chunk(state, small, before, c, kept)
+        c = state.chunks[c].next
+    state.clusters[small].last_chunk = before
     return n_found
 
 
 @kernel
-def _cross_terms(state: MergeState, large: int, small: int) -> int:
-    """Sum the cross terms of the exact update by cluster; return how many clusters have one."""
-    n_near = _gather(state, small, large, state.place, state.found)
-    n_near_large = _gather(state, large, small, state.place_large, state.found_large)
+def _fold(state: MergeState, large: int, small: int) -> int:
+    """Walk the larger cluster's frontier and fold in the other's where both have an item: those have cross terms.
+
+    Sums the terms by cluster and returns how many clusters have one. The entry folded in is marked by item -1.
+    """
+    front = state.front
     n_crossed = 0
-    for t in range(n_near):
-        u = state.found[t]
-        if state.place_large[u] != -1:
-            one, two = state.front[state.place[u]], state.front[state.place_large[u]]
-            term = one.arriving * two.leaving + two.arriving * one.leaving
-            if term > 0.0:
-                other = state.label[u]
-                if state.clusters[other].cross == 0.0:
-                    state.crossed[n_crossed] = other
-                    n_crossed += 1
-                state.clusters[other].cross += term
-        state.place[u] = -1
-    for t in range(n_near_large):
-        state.place_large[state.found_large[t]] = -1
+    before, c = -1, state.clusters[large].first_chunk
+    while c != -1:
+        kept = state.chunks[c].begin
+        for t in range(state.chunks[c].begin, state.chunks[c].end):
+            u = front[t].item
+            if u == -1 or state.items[u].label == large or state.items[u].label == small:
+                continue
+            front[kept] = front[t]
+            if state.items[u].place != -1:
+                one, two = front[kept], front[state.items[u].place]
+                term = one.arriving * two.leaving + two.arriving * one.leaving
+                one.arriving += two.arriving
+                one.leaving += two.leaving
+                two.item = -1
+                if term > 0.0:
+                    other = state.items[u].label
+                    if state.clusters[other].cross == 0.0:
+                        state.crossed[n_crossed] = other
+                        n_crossed += 1
+                    state.clusters[other].cross += term
+            kept += 1
+        before = _end_chunk(state, large, before, c, kept)
+        c = state.chunks[c].next
+    state.clusters[large].last_chunk = before
+    return n_crossed
+
+
+@kernel
+def _cross_terms(state: MergeState, large: int, small: int) -> int:
+    """Make the two frontiers one; sum the cross terms of the exact update and return how many clusters have one."""
+    n_found = _spread(state, large, small)
+    n_crossed = _fold(state, large, small)
+    for t in range(n_found):
+        state.items[state.found[t]].place = -1
     return n_crossed
 
 
@@ -318,7 +348,7 @@ def _join_lists(state: MergeState, large: int, small: int) -> None:
         kept.last_half = gone.last_half
     v = gone.first_item
     while v != -1:
-        state.label[v] = large
+        state.items[v].label = large
         v = state.next_item[v]
     state.next_item[kept.last_item] = gone.first_item
     kept.last_item = gone.last_item
@@ -372,6 +402,8 @@ def _write_history(state: MergeState, large: int, small: int, affinity: float) -
     row.size = kept.size + gone.size
     kept.tree_id = len(state.clusters) + t
     name, old_name = min(kept.name, gone.name), max(kept.name, gone.name)
+    row.name = name
+    row.old_name = old_name
     kept.name = name
     state.names[name].handle = large
     state.names[old_name].handle = -1

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import coo_array, csr_array
+from scipy.sparse import csr_array
 
 from selfsort.errors import invalid
 from selfsort.graph import _agglomerate_kernels as kernels
@@ -71,7 +71,7 @@ def merge_down(
             if outcome == kernels.FULL:
                 state, first, second = _grown(state), -1, -1  # a pair passed in is merged before room runs out
                 continue
-            loners = loners or _Loners(features, labels, state)
+            loners = loners or _Loners(features, state)
             first, second = loners.pick(state)
             reasons[state.counts[kernels.N_MERGED]] = BY_ISOLATION
     merges = state.merges[: state.counts[kernels.N_MERGED]]
@@ -86,11 +86,12 @@ def merge_down(
 
 def member_sums(features: npt.NDArray[Any], labels: I64, n_labels: int) -> F64:
     """Return the (n_labels, D) sums of the features of each cluster."""
-    members_CN = _indicator(labels, n_labels)
-    sums = np.empty((n_labels, features.shape[1]))
-    for begin in range(0, features.shape[1], 64):  # a few columns at a time: no float64 copy of all features
-        columns = slice(begin, begin + 64)
-        sums[:, columns] = members_CN @ features[:, columns].astype(np.float64)
+    sums = np.zeros((n_labels, features.shape[1]))
+    order = np.argsort(labels, kind="stable")
+    for begin in range(0, len(labels), 4096):  # a few rows at a time: no float64 copy of all features
+        rows = order[begin : begin + 4096]
+        present, starts = np.unique(labels[rows], return_index=True)
+        sums[present] += np.add.reduceat(features[rows].astype(np.float64), starts, axis=0)
     return sums
 
 
@@ -101,7 +102,7 @@ class _Loners:
     has none. Ties go to the lower name.
     """
 
-    def __init__(self, features: npt.NDArray[Any] | None, labels: I64, state: MergeState) -> None:
+    def __init__(self, features: npt.NDArray[Any] | None, state: MergeState) -> None:
         if features is None:
             raise invalid(
                 "features",
@@ -109,11 +110,14 @@ class _Loners:
                 None,
                 "Pass features, or raise the number of neighbours.",
             )
-        n_start = len(state.clusters)
-        self.sums = member_sums(features, labels, n_start)  # by name
-        self.name_of = np.arange(2 * n_start)  # by number in the history
-        self.n_seen = 0
-        self.by_size = [(int(size), c, c) for c, size in enumerate(np.bincount(labels))]
+        clusters = state.clusters
+        self.names = np.flatnonzero(state.names["handle"] != -1)
+        self.sums = member_sums(
+            features, np.searchsorted(self.names, clusters["name"][state.items["label"]]), len(self.names)
+        )
+        self.n_seen = int(state.counts[kernels.N_MERGED])
+        live = clusters[state.names["handle"][self.names]]
+        self.by_size = list(zip(live["size"].tolist(), live["name"].tolist(), live["tree_id"].tolist(), strict=True))
         heapq.heapify(self.by_size)
 
     def pick(self, state: MergeState) -> tuple[int, int]:
@@ -125,21 +129,20 @@ class _Loners:
             if handle != -1 and state.clusters["tree_id"][handle] == number:
                 break  # else the cluster has been merged since
         rivals = self._rivals(state, handle)
-        sizes = state.clusters["size"]
-        names = state.clusters["name"][rivals]
-        gaps = self.sums[names] / sizes[rivals][:, None] - self.sums[name] / sizes[handle]
+        sizes, names = state.clusters["size"], state.clusters["name"][rivals]
+        own = self.sums[np.searchsorted(self.names, name)] / sizes[handle]
+        gaps = self.sums[np.searchsorted(self.names, names)] / sizes[rivals][:, None] - own
         nearest = np.lexsort((names, np.einsum("cd,cd->c", gaps, gaps)))[0]
         return handle, int(rivals[nearest])
 
     def _catch_up(self, state: MergeState) -> None:
-        n_merged = int(state.counts[kernels.N_MERGED])
+        """Take in what has been merged since the last pick."""
+        n_start, n_merged = len(state.clusters), int(state.counts[kernels.N_MERGED])
         for m in range(self.n_seen, n_merged):
-            merge = state.merges[m]
-            kept, gone = int(self.name_of[merge["first"]]), int(self.name_of[merge["second"]])
-            self.sums[kept] += self.sums[gone]
-            number = len(state.clusters) + m
-            self.name_of[number] = kept
-            heapq.heappush(self.by_size, (int(merge["size"]), kept, number))
+            kept, gone, size = (int(state.merges[field][m]) for field in ("name", "old_name", "size"))
+            row, old_row = np.searchsorted(self.names, [kept, gone])
+            self.sums[row] += self.sums[old_row]
+            heapq.heappush(self.by_size, (size, kept, n_start + m))
         self.n_seen = n_merged
 
     def _rivals(self, state: MergeState, handle: int) -> I32:
@@ -148,7 +151,8 @@ class _Loners:
         while chunk != -1:
             items.append(state.front["item"][state.chunks["begin"][chunk] : state.chunks["end"][chunk]])
             chunk = int(state.chunks["next"][chunk])
-        near: I32 = np.unique(state.label[np.concatenate(items)]) if items else np.zeros(0, dtype=np.int32)
+        found = np.concatenate([np.zeros(0, dtype=np.int32), *items])
+        near: I32 = np.unique(state.items["label"][found[found != -1]])
         everyone: I32 = state.names["handle"]
         near, everyone = near[near != handle], everyone[(everyone != -1) & (everyone != handle)]
         return near if len(near) else everyone
@@ -163,12 +167,12 @@ def _indicator(labels: I64, n_labels: int) -> csr_array:
 def _first_state(weights: csr_array, labels: I64, rule: MergeRule) -> MergeState:
     """Fill the tables for the start clusters."""
     n_items, n_start = len(labels), int(labels.max()) + 1
-    members_CN = _indicator(labels, n_start)
-    arriving_CN, leaving_CN = members_CN @ weights, members_CN @ weights.T
-    front_ptr, front = _first_frontiers(arriving_CN, leaving_CN)
-    ends, flows = _first_edges((arriving_CN.multiply(leaving_CN) @ members_CN.T).tocoo())
+    front_ptr, front = _first_frontiers(weights, labels, n_start)
+    ends, flows = _first_edges(front_ptr, front, labels)
     n_edges = len(ends)
     n_places = n_edges + 2 * n_start
+    items = np.zeros(n_items, dtype=kernels.ITEM)
+    items["label"], items["place"] = labels, -1
     clusters = np.zeros(n_start, dtype=kernels.CLUSTER)
     chunks = np.zeros(n_start, dtype=kernels.CHUNK)
     halves = np.zeros(2 * n_places, dtype=kernels.HALF)
@@ -186,7 +190,7 @@ def _first_state(weights: csr_array, labels: I64, rule: MergeRule) -> MergeState
     names["handle"], names["score"] = -1, -1.0
     names["handle"][:n_start] = np.arange(n_start)
     return MergeState(
-        label=labels.astype(np.int32),
+        items=items,
         next_item=next_item.astype(np.int32),
         front=front,
         chunks=chunks,
@@ -197,33 +201,35 @@ def _first_state(weights: csr_array, labels: I64, rule: MergeRule) -> MergeState
         free=np.roll(np.arange(n_places, dtype=np.int32), -n_edges),
         counts=np.array([n_start, 0, n_places - n_edges], dtype=np.int64),
         merges=np.zeros(n_start, dtype=kernels.MERGE),
-        place=np.full(n_items, -1, dtype=np.int32),
-        place_large=np.full(n_items, -1, dtype=np.int32),
         found=np.zeros(n_items, dtype=np.int32),
-        found_large=np.zeros(n_items, dtype=np.int32),
         crossed=np.zeros(n_start, dtype=np.int32),
         top=np.zeros(rule.n_structure),
     )
 
 
-def _first_frontiers(arriving_CN: csr_array, leaving_CN: csr_array) -> tuple[I64, Records]:
-    """Return the frontier of each start cluster: the items at which either table has an entry."""
-    both = (arriving_CN + 1j * leaving_CN).tocsr()  # two numbers in one: the real and the imaginary part
-    front = np.empty(both.nnz, dtype=kernels.FRONT)
-    front["item"], front["arriving"], front["leaving"] = both.indices, both.data.real, both.data.imag
-    return both.indptr.astype(np.int64), front
+def _first_frontiers(weights: csr_array, labels: I64, n_start: int) -> tuple[I64, Records]:
+    """Return the frontiers of the start clusters, one after the other, and where each begins."""
+    members_CN = _indicator(labels, n_start)
+    # Two tables in one, with an entry where either has one: weight arriving is the real part, leaving the other.
+    both_CN = (members_CN @ weights + 1j * (members_CN @ weights.T)).tocsr()
+    owner = np.repeat(np.arange(n_start), np.diff(both_CN.indptr))
+    is_outside = labels[both_CN.indices] != owner
+    front = np.empty(np.count_nonzero(is_outside), dtype=kernels.FRONT)
+    front["item"] = both_CN.indices[is_outside]
+    front["arriving"], front["leaving"] = both_CN.data.real[is_outside], both_CN.data.imag[is_outside]
+    return np.concatenate([[0], np.cumsum(np.bincount(owner[is_outside], minlength=n_start))]), front
 
 
-def _first_edges(flow_CC: coo_array) -> tuple[I64, F64]:
+def _first_edges(front_ptr: I64, front: Records, labels: I64) -> tuple[I64, F64]:
     """Return the pairs of start clusters with an affinity, and the flows U into each of the two."""
-    n_start = flow_CC.shape[0]
-    is_used = (flow_CC.row != flow_CC.col) & (flow_CC.data > 0)
-    into, source, value = flow_CC.row[is_used], flow_CC.col[is_used], flow_CC.data[is_used]
-    low, high = np.minimum(into, source).astype(np.int64), np.maximum(into, source).astype(np.int64)
-    keys, place = np.unique(low * n_start + high, return_inverse=True)
-    flows = np.zeros((len(keys), 2))
-    flows[place, (into == high).astype(np.int64)] = value
-    return np.stack([keys // n_start, keys % n_start], axis=1), flows
+    n_start = len(front_ptr) - 1
+    flow = front["arriving"] * front["leaving"]
+    is_used = flow > 0
+    into = np.repeat(np.arange(n_start), np.diff(front_ptr))[is_used]
+    source = labels[front["item"][is_used]]
+    keys, pair = np.unique(np.minimum(into, source) * n_start + np.maximum(into, source), return_inverse=True)
+    flows: F64 = np.bincount(2 * pair + (into > source), flow[is_used], minlength=2 * len(keys)).astype(np.float64)
+    return np.stack([keys // n_start, keys % n_start], axis=1), flows.reshape(-1, 2)
 
 
 def _chains(owners: I64, n_places: int, n_owners: int) -> tuple[I64, I64, I64]:
