@@ -259,7 +259,7 @@ class TestFit:
         done = selfsort("fit", photos, "--clusters", 3, "--method", "kmeans", *words, "--out", "run")
         assert done.code == 0, done.err
         config = RunFolder.open("run").config
-        assert config["settings"] == {"n_clusters": 3, "n_restarts": 2, "max_iterations": 5}
+        assert config["settings"] == {"n_clusters": 3, "centre": "no", "n_restarts": 2, "max_iterations": 5}
         assert config["image"] == {"height": 8, "width": 8, "channels": 1, "fit": "pad"}
         assert config["seed"] == 3
 
@@ -371,7 +371,7 @@ class TestAfterwards:
         assert {row["name"] for row in json.loads(selfsort("methods", "--json").out)["methods"]} == set(api.METHODS)
         assert "n_restarts" in selfsort("methods", "kmeans").out
         settings = json.loads(selfsort("methods", "kmeans", "--json").out)["settings"]
-        assert [row["name"] for row in settings] == ["n_clusters", "n_restarts", "max_iterations"]
+        assert [row["name"] for row in settings] == ["n_clusters", "centre", "n_restarts", "max_iterations"]
         assert_refused(selfsort("methods", "kmeens"), "Did you mean kmeans?")
 
     def test_report(self, selfsort: Command, run: Path) -> None:

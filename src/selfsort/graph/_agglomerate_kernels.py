@@ -477,3 +477,11 @@ def run(state: MergeState, rule: MergeRule, n_clusters: int, first: int, second:
         _merge(state, rule, first, second, affinity)
         first = second = -1
     return DONE
+
+
+@kernel
+def add_rows(rows: npt.NDArray[Any], labels: I64, sums: F64) -> None:
+    """Add each row to the sum of its label, one pass over memory: features are the largest array there is."""
+    for i in range(len(rows)):
+        for d in range(rows.shape[1]):
+            sums[labels[i], d] += rows[i, d]

@@ -87,11 +87,7 @@ def merge_down(
 def member_sums(features: npt.NDArray[Any], labels: I64, n_labels: int) -> F64:
     """Return the (n_labels, D) sums of the features of each cluster."""
     sums = np.zeros((n_labels, features.shape[1]))
-    order = np.argsort(labels, kind="stable")
-    for begin in range(0, len(labels), 4096):  # a few rows at a time: no float64 copy of all features
-        rows = order[begin : begin + 4096]
-        present, starts = np.unique(labels[rows], return_index=True)
-        sums[present] += np.add.reduceat(features[rows].astype(np.float64), starts, axis=0)
+    kernels.add_rows(np.ascontiguousarray(features), labels, sums)
     return sums
 
 
@@ -110,13 +106,11 @@ class _Loners:
                 None,
                 "Pass features, or raise the number of neighbours.",
             )
-        clusters = state.clusters
-        self.names = np.flatnonzero(state.names["handle"] != -1)
-        self.sums = member_sums(
-            features, np.searchsorted(self.names, clusters["name"][state.items["label"]]), len(self.names)
-        )
+        self.features = features
+        self.names: I64 = np.flatnonzero(state.names["handle"] != -1)
+        self.sums: F64 | None = None  # of the features of each cluster in `names`, once they are needed
         self.n_seen = int(state.counts[kernels.N_MERGED])
-        live = clusters[state.names["handle"][self.names]]
+        live = state.clusters[state.names["handle"][self.names]]
         self.by_size = list(zip(live["size"].tolist(), live["name"].tolist(), live["tree_id"].tolist(), strict=True))
         heapq.heapify(self.by_size)
 
@@ -129,6 +123,11 @@ class _Loners:
             if handle != -1 and state.clusters["tree_id"][handle] == number:
                 break  # else the cluster has been merged since
         rivals = self._rivals(state, handle)
+        if len(rivals) == 1:
+            return handle, int(rivals[0])
+        if self.sums is None:
+            owners = np.searchsorted(self.names, state.clusters["name"][state.items["label"]])
+            self.sums = member_sums(self.features, owners, len(self.names))
         sizes, names = state.clusters["size"], state.clusters["name"][rivals]
         own = self.sums[np.searchsorted(self.names, name)] / sizes[handle]
         gaps = self.sums[np.searchsorted(self.names, names)] / sizes[rivals][:, None] - own
@@ -140,8 +139,9 @@ class _Loners:
         n_start, n_merged = len(state.clusters), int(state.counts[kernels.N_MERGED])
         for m in range(self.n_seen, n_merged):
             kept, gone, size = (int(state.merges[field][m]) for field in ("name", "old_name", "size"))
-            row, old_row = np.searchsorted(self.names, [kept, gone])
-            self.sums[row] += self.sums[old_row]
+            if self.sums is not None:
+                row, old_row = np.searchsorted(self.names, [kept, gone])
+                self.sums[row] += self.sums[old_row]
             heapq.heappush(self.by_size, (size, kept, n_start + m))
         self.n_seen = n_merged
 
