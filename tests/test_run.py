@@ -326,3 +326,11 @@ def test_finishing_sweeps_up_what_kills_have_left(tmp_path: Path) -> None:
     fill(run)
     assert not list(run.path.rglob(".*"))
     assert not (run.path / "resume").exists()
+
+
+def test_only_one_process_works_on_a_run(tmp_path: Path) -> None:
+    run = RunFolder.create(tmp_path / "run", CONFIG)
+    with run.held(), pytest.raises(InvalidInput, match=r"another process is working on .* Wait for it to end"):
+        RunFolder.open(run.path).held().__enter__()
+    with RunFolder.open(run.path).held():
+        pass  # let go: the next one gets it

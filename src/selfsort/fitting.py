@@ -11,6 +11,7 @@ import resource
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from importlib.metadata import version
 
@@ -67,6 +68,10 @@ class Fit:
     def run(self) -> Outcome:
         """Train to the end. Raises Interrupted, with the state saved, when the time is up."""
         self.check()
+        with self.folder.held() if self.folder is not None else nullcontext():
+            return self._run()
+
+    def _run(self) -> Outcome:
         started = time.monotonic()
         resume, earlier = self._resume_point()
         saved_at = started

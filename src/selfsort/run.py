@@ -23,6 +23,7 @@ import os
 import re
 import secrets
 import shutil
+import sys
 import warnings
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
@@ -37,6 +38,9 @@ from safetensors.numpy import save as to_safetensors
 
 from selfsort.errors import CannotWrite, InvalidInput, MissingData
 from selfsort.types import F32, I64, U8, Arrays, Clustering, Json, State
+
+if sys.platform != "win32":
+    import fcntl
 
 FORMAT = 1
 """Raised when a reader of today could misread a folder of yesterday; older formats stay readable."""
@@ -178,6 +182,23 @@ class RunFolder:
         return (self.path / "labels.csv").is_file()
 
     # --- while running -------------------------------------------------------------------------------
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep other processes from writing to this run meanwhile; a killed process lets go by itself."""
+        path = self.path / "resume" / "lock"
+        try:
+            path.parent.mkdir(exist_ok=True)
+            file = path.open("ab")
+        except OSError as error:
+            raise _cannot_write(path, error) from error
+        with file:
+            if not _lock(file):
+                raise InvalidInput(
+                    f"another process is working on the run {self.path}. Only one can at a time. "
+                    "Wait for it to end, or stop it and resume."
+                )
+            yield
 
     def append_event(self, event: Json) -> None:
         """Add a line to events.jsonl."""
@@ -488,6 +509,19 @@ def _damaged(path: Path, reason: str) -> InvalidInput:
         f"{path} cannot be used ({short}). Expected a run folder as selfsort wrote it. "
         "It was changed or damaged: restore it, or run selfsort fit again."
     )
+
+
+def _lock(file: IO[bytes]) -> bool:
+    """Take a file for this process until it is closed; False if another process has it."""
+    if sys.platform == "win32":
+        return True  # there, a file that somebody writes to cannot be replaced in the first place
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True  # a file system without locks
+    return True
 
 
 def _cannot_write(path: Path, error: OSError) -> CannotWrite:
