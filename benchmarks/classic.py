@@ -86,6 +86,7 @@ def _spell(value: Any) -> str:
 
 ROWS = (
     Row("kmeans", is_random=True),
+    Row("kmeans", {"centre": "yes"}, is_random=True),
     Row("sc-njw", is_random=True),
     Row("sc-njw", {"keep_diagonal": False}, is_random=True, is_published=False),
     Row("sc-st", is_random=True),
@@ -94,6 +95,7 @@ ROWS = (
     Row("ncuts", is_random=True),
     Row("ncuts", {"is_squared": False}, is_random=True, is_published=False),
     Row("ac-link"),
+    Row("ac-link", {"centre": "yes"}),
     Row("ac-zell", {"absorb": False}),
     Row("ac-zell", {"absorb": False, "centre": "yes"}),
     Row("ac-zell", is_published=False),
