@@ -1,0 +1,516 @@
+"""GATCluster: a network says directly which cluster an image belongs to, and teaches itself by four tasks.
+
+Niu, Zhang, Wang, Liang, "GATCluster: Self-Supervised Gaussian-Attention Network for Image Clustering", ECCV 2020.
+
+The label features l of an image are a softmax over the clusters. Two steps alternate. Step 1 computes them for a large
+batch without gradients and makes targets of them. Step 2 trains on changed copies of the same images, a few at a time:
+a copy should be labelled as its original was (TI), pairs within a cluster of k-means alike and others differently
+(SM), all clusters should be used (EA), and what lies under one Gaussian bump should be enough to say a sharpened form
+of the same (AM), so that the network looks at objects. Memory depends on the small batches alone.
+
+Symbols: l, la label features of the label and the attention module; t, ta targets for them; z cluster sizes; c clusters
+of k-means; r relation of a pair; p, q mean label features; M, m1, m2 images of a large batch, of a part of step 1, of a
+part of step 2.
+Shape letters: N images, M large batch, B small batch, D features, K clusters, h x w positions of the attention map.
+
+Where we differ from the paper and its code:
+- mu_x, mu_y and delta are three parameters; the released code ties the last two by mistake (`tied`).
+- The last iterate is the result; the released code keeps the best one by accuracy against the truth.
+- Cosines are kept within [1e-5, 1 - 1e-5], so that no pair weighs without bound.
+- Images that come gray are not mirrored unless asked for (`flip`); the paper has only colour photographs.
+- Convolutions have no bias, which the batch normalisation behind each of them takes away.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from selfsort import training
+from selfsort.classic.kmeans import kmeans
+from selfsort.config import Config, setting
+from selfsort.data.augment import Affine, ColourJitter, Flip, Policy, augment
+from selfsort.errors import InvalidInput, invalid
+from selfsort.nets.attention import GATNet, Prepare, plan_network
+from selfsort.types import F32, Arrays, Assignment, Clustering, Images, Method, Snapshot, State
+
+_EPS = 1e-5
+"""In norms, balancing denominators, and under every logarithm (released code)."""
+
+# Kept for the figures: images of a stage, images of each cluster whose attention is shown.
+_N_KEPT, _N_EXAMPLES = 1000, 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class GATClusterConfig(Config):
+    """Settings, under the paper's names where it has any."""
+
+    M: int = setting(1000, "images of a large batch, whose targets are computed together", "paper")
+    m1: int = setting(200, "images at a time in step 1; changes memory, not results", "code")
+    m2: int = setting(32, "images at a time in step 2", "paper")
+    repeats: int = setting(8, "passes of step 2 over each large batch", "code")
+    iterations: int = setting(6000, "large batches in all", "code")
+    eval_every: int = setting(5, "large batches between looks at all images", "code")
+    lr: float = setting(1e-3, "learning rate of Adam", "paper")
+    TI: bool = setting(True, "task: a changed image keeps its label (transformation invariance)", "paper")
+    SM: bool = setting(True, "task: pairs are alike or different (separability maximisation)", "paper")
+    EA: bool = setting(True, "task: all clusters are used (entropy analysis)", "paper")
+    AM: bool = setting(True, "task: attention says the same (attention mapping); off drops the module", "paper")
+    w_ti: float = setting(5.0, "weight of TI", "paper")
+    w_sm: float = setting(1.0, "weight of SM", "paper")
+    w_ea: float = setting(3.0, "weight of EA", "paper")
+    w_am: float = setting(5.0, "weight of AM", "paper")
+    entropy_batch: int = setting(0, "images over which EA averages; 0: those of the small batch", "code")
+    kmeans_on: Literal["ta", "l"] = setting("ta", "what k-means sees in step 1", "code")
+    n_restarts: int = setting(20, "starts of k-means in step 1", "code")
+    min_share: float = setting(0.1, "smallest cluster of k-means that is trusted, as a share of M / k", "code")
+    arch: Literal["auto", "stl", "dog-96", "dog-128", "cifar", "small"] = setting(
+        "auto", "stem of the image module: by image size, or that of an experiment", "paper"
+    )
+    map_side: int = setting(0, "side of the attention map; 0: the first that is 7 or less", "paper")
+    width: float = setting(1.0, "factor on the channels of the image module")
+    attention: Literal["gaussian", "soft"] = setting("gaussian", "one Gaussian bump, or any map (soft)", "paper")
+    attention_conv: bool = setting(True, "1x1 convolution before the attention parameters (STL-10: on)", "code")
+    label_relu: bool = setting(False, "ReLU after the label module's convolution (ImageNet-10: on)", "code")
+    a0: float = setting(0.1, "width of the bump at delta = 1; the paper prints 0.05, its code has 0.1", "code")
+    tied: bool = setting(False, "use delta for mu_y as well, as the released code does", "code")
+    grey: bool = setting(True, "the network sees gray images; colour is changed before", "paper")
+    mean: tuple[float, ...] = setting((0.0,), "subtracted from the pixels, one number or one per channel", "code")
+    std: tuple[float, ...] = setting((1.0,), "divides the pixels, one number or one per channel", "code")
+    flip: Literal["auto"] | float = setting("auto", "chance of mirroring; auto: 0.5, or 0 if images come gray", "code")
+    jitter: float = setting(0.3, "brightness and contrast change by up to this factor", "code")
+    hue: float = setting(0.2, "hue turns by up to this share of the circle", "code")
+    rotate: float = setting(10.0, "degrees of rotation, either way", "code")
+    translate: float = setting(0.1, "shift as a share of the side, either way", "code")
+    scale: tuple[float, float] = setting((0.8, 1.2), "smallest and largest factor of size", "code")
+    shear: float = setting(10.0, "degrees of shear, either way", "code")
+    augment_once: bool = setting(True, "change a large batch once for all repeats; off: anew for each", "code")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("M", "m2"):
+            self.require(name, getattr(self, name) >= 2, "be at least 2, for batch normalisation")
+        for name in ("m1", "repeats", "iterations", "eval_every", "n_restarts"):
+            self.require(name, getattr(self, name) >= 1, "be at least 1")
+        for name in ("lr", "width", "a0"):
+            self.require(name, getattr(self, name) > 0, "be positive")
+        for name in ("w_ti", "w_sm", "w_ea", "w_am", "min_share", "entropy_batch", "map_side"):
+            self.require(name, getattr(self, name) >= 0, "be at least 0")
+        for name in ("mean", "std"):
+            n_allowed = (1,) if self.grey else (1, 3)
+            self.require(name, len(getattr(self, name)) in n_allowed, "hold one number, or three for colour")
+        self.require("std", min(self.std) > 0, "be positive")
+        self.require("flip", self.flip == "auto" or 0 <= self.flip <= 1, "be auto or between 0 and 1")
+        self.require("TI", self.TI or self.SM or self.AM, "be on if SM and AM are off", "Leave one of them on.")
+
+
+# --- equations -----------------------------------------------------------------------------------------------------
+
+
+def balanced_target(l_MK: Tensor, power: int) -> Tensor:
+    """Return l^power / z, rows scaled to sum to one: t with power 1, the sharper ta with power 2.
+
+    z_h is the size of cluster h in the large batch; dividing by it keeps large clusters from growing.
+    """
+    weighed_MK = l_MK.pow(power) / (l_MK.sum(dim=0) + _EPS)
+    # A plain quotient: rows must sum to one even where every entry is tiny.
+    return weighed_MK / weighed_MK.sum(dim=1, keepdim=True).clamp(min=1e-30)
+
+
+def trusted_clusters(c_M: Tensor, n_clusters: int, min_share: float) -> tuple[Tensor, bool]:
+    """Guard the clusters of k-means: if one is missing or tiny, every image stands for itself. Tells if it did."""
+    sizes = torch.bincount(c_M, minlength=n_clusters)
+    is_sound = int(sizes.min()) > 0 and float(sizes.min()) >= min_share * len(c_M) / n_clusters
+    return (c_M, False) if is_sound else (torch.arange(len(c_M), device=c_M.device), True)
+
+
+def relations(c_B: Tensor) -> Tensor:
+    """r_ij: 1 if two images share a cluster or are the same, else 0."""
+    return (c_B[:, None] == c_B).float()
+
+
+def similarity_loss(l_BK: Tensor, t_BK: Tensor) -> Tensor:
+    """TI: minus the mean of l_i . t_i."""
+    return -(l_BK * t_BK).sum(dim=1).mean()
+
+
+def relation_loss(l_BK: Tensor, r_BB: Tensor) -> Tensor:
+    """SM: cross-entropy between r_ij and cos(l_i, l_j), averaged over the pairs i >= j."""
+    unit_BK = l_BK / (l_BK.norm(dim=1, keepdim=True) + _EPS)
+    cosine_BB = (unit_BK @ unit_BK.T).clamp(_EPS, 1 - _EPS)
+    entropy_BB = F.binary_cross_entropy(cosine_BB, r_BB.to(cosine_BB.dtype), reduction="none")
+    n = len(l_BK)
+    # The table is symmetric: half of everything and of the diagonal is its lower triangle.
+    return (entropy_BB.sum() + entropy_BB.diagonal().sum()) / (n * (n + 1))
+
+
+def attention_loss(la_BK: Tensor, ta_BK: Tensor) -> Tensor:
+    """AM: cross-entropy between ta and l^a, each entry a yes or no of its own."""
+    return F.binary_cross_entropy(la_BK.clamp(_EPS, 1 - _EPS), ta_BK)
+
+
+def entropy_loss(l_BK: Tensor, earlier_K: Tensor | None = None, share: float = 1.0) -> Tensor:
+    """EA: sum p log p, least where all clusters are used alike.
+
+    With `earlier_K`, the mean label features of earlier batches, p gives this batch only `share`; dividing by it keeps
+    the pull on its images what it was.
+    """
+    p_K = l_BK.mean(dim=0)
+    if earlier_K is not None:
+        p_K = share * p_K + (1 - share) * earlier_K
+    p_K = p_K.clamp(min=_EPS)
+    return (p_K * p_K.log()).sum() / share
+
+
+# --- network and views ---------------------------------------------------------------------------------------------
+
+
+def build_network(shape: tuple[int, int, int], config: GATClusterConfig) -> GATNet:
+    """Build all modules for images of this height, width and channel count."""
+    is_grey = config.grey or shape[2] == 1
+    mean, std = (values if not is_grey else values[:1] for values in (config.mean, config.std))
+    return GATNet(
+        shape,
+        plan_network(shape[0], shape[1], config.arch, config.map_side).scaled(config.width),
+        config.n_clusters,
+        prepare=Prepare(is_grey, mean, std),
+        label_relu=config.label_relu,
+        has_attention=config.AM,
+        attention_kind=config.attention,
+        attention_conv=config.attention_conv,
+        a0=config.a0,
+        tied=config.tied,
+    )
+
+
+def view_policy(config: GATClusterConfig, channels: int) -> Policy:
+    """Return the changes of an image; the network itself makes it gray afterwards."""
+    flip = (0.5 if channels == 3 else 0.0) if config.flip == "auto" else config.flip
+    return (
+        Flip(p=flip),
+        ColourJitter(brightness=config.jitter, contrast=config.jitter, hue=config.hue if channels == 3 else 0.0),
+        Affine(rotate=config.rotate, translate=config.translate, scale=config.scale, shear=config.shear, fill="zero"),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """What a network makes of images, in evaluation mode."""
+
+    soft: F32
+    """(N, K) label features."""
+    features: F32
+    """(N, D) mean of the image module's last map."""
+    parameters: F32
+    """(N, 3) mu_x, mu_y and delta; (N, 0) without a Gaussian."""
+    attention: F32
+    """(N, h, w) the attention maps where asked for, else (N, 0, 0)."""
+
+
+def look(net: GATNet, images: Images, device: torch.device, *, with_maps: bool = False) -> Seen:
+    """Apply a network to all images."""
+    height, width, _ = images.shape
+    # As many pixels at a time for any image size; divides the 4,096 images that a saved run is predicted in, so that
+    # predicting the training images repeats the very same products.
+    chunk = 2 ** min(10, max(3, 19 - math.ceil(math.log2(height * width))))
+    pixels, was_training = training.PixelTensor(images, device), net.training
+    net.eval()
+    parts = []
+    with torch.inference_mode():
+        for idx in pixels.chunks(chunk):
+            l_BK, features_BD, map_BKhw = net.describe(pixels.floats(idx))
+            parameters, attention = features_BD[:, :0], features_BD[:, :0, None]
+            if net.attention is not None and net.attention.kind == "gaussian":
+                parameters = net.attention.parameters_of(map_BKhw)
+            if net.attention is not None and with_maps:
+                attention = net.attention.look(map_BKhw)
+            parts.append([training.to_numpy(found) for found in (l_BK, features_BD, parameters, attention)])
+    net.train(was_training)
+    return Seen(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+
+# --- training ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Pool:
+    """A large batch with its targets; what step 2 learns from."""
+
+    rows: Tensor
+    t: Tensor
+    ta: Tensor
+    c: Tensor
+    is_guarded: bool
+    views: Tensor | None
+    """The changed images as bytes, unless they are changed anew for every small batch."""
+
+
+class _Run:
+    """Everything that changes while training; all of it is in the resume state.
+
+    Each large batch draws from generators of its own, named by its number, so no generator has to be saved.
+    """
+
+    def __init__(self, images: Images, config: GATClusterConfig, device: torch.device, seed: int) -> None:
+        self.images, self.config, self.device, self.seed = images, config, device, seed
+        self.pixels = training.PixelTensor(images, device)
+        self.policy = view_policy(config, images.shape[2])
+        with training.seeded_init(seed):
+            self.net = build_network(images.shape, config).to(device)
+        self.optimizer = torch.optim.Adam(self.net.parameters(), lr=config.lr, fused=True)
+        self.n_pool = min(config.M, len(images))
+        self.batch_size = min(config.m2, self.n_pool)
+        self.usage_2K = torch.full((2, config.n_clusters), 1 / config.n_clusters, device=device)
+        """Mean label features of both modules over the batches before, for `entropy_batch`."""
+        self.iteration = self.step = self.n_guarded = 0
+        self.sums: dict[str, Tensor] = {}
+        self.pool: Pool | None = None
+        self.views = torch.Generator()
+
+    def load(self, state: State) -> None:
+        """Go on from a saved state."""
+        self.iteration, self.step = int(state.meta["iteration"]), int(state.meta["step"])
+        training.unpack_module("net", self.net, state.arrays)
+        training.unpack_optimizer("optimizer", self.optimizer, state.arrays)
+        self.usage_2K = torch.from_numpy(state.arrays["usage"].copy()).to(self.device)
+
+    def state(self) -> State:
+        arrays = {
+            **training.pack_module("net", self.net),
+            **training.pack_optimizer("optimizer", self.optimizer),
+            "usage": training.to_numpy(self.usage_2K),
+        }
+        return State(arrays, {"iteration": self.iteration, "step": self.step})
+
+    def large_batch(self, iteration: int) -> Tensor:
+        """Cut epochs, shuffled anew each, into large batches; what is left of one is dropped."""
+        epoch, place = divmod(iteration, len(self.images) // self.n_pool)
+        order = torch.randperm(len(self.images), generator=training.torch_generator(self.seed, f"epoch {epoch}"))
+        return order[place * self.n_pool : (place + 1) * self.n_pool]
+
+    def label_features(self, rows_M: Tensor) -> Tensor:
+        """Step 1: label features of unchanged images, in evaluation mode."""
+        self.net.eval()
+        with torch.inference_mode():
+            parts = [self.net.label(self.pixels.floats(rows)) for rows in torch.split(rows_M, self.config.m1)]
+            found = torch.cat(parts)
+        # A copy made outside may take part in what is differentiated later.
+        return found.clone()
+
+    def change(self, rows_B: Tensor) -> Tensor:
+        """Return changed copies of images, gray where the network wants gray."""
+        changed = augment(self.pixels.floats(rows_B), self.policy, self.views)
+        return self.net.prepare.grey(changed)
+
+    def prepare_pool(self, iteration: int) -> Pool:
+        """Step 1: targets of a large batch, and its changed images."""
+        config, rows_M = self.config, self.large_batch(iteration)
+        self.views = training.torch_generator(self.seed, f"views {iteration}", self.device)
+        l_MK = self.label_features(rows_M)
+        t_MK, ta_MK = balanced_target(l_MK, 1), balanced_target(l_MK, 2)
+        c_M, is_guarded = torch.arange(len(rows_M), device=self.device), False
+        if config.SM:
+            points: F32 = training.to_numpy(ta_MK if config.kmeans_on == "ta" else l_MK)
+            seed = training.derive_seed(self.seed, f"k-means {iteration}")
+            found = kmeans(points, config.n_clusters, seed=seed, n_restarts=config.n_restarts).labels
+            c_M, is_guarded = trusted_clusters(
+                torch.from_numpy(found).to(self.device), config.n_clusters, config.min_share
+            )
+        views = None
+        if config.augment_once:
+            parts = [self.change(rows).mul_(255).round_().byte() for rows in torch.split(rows_M, config.m1)]
+            views = torch.cat(parts)
+        return Pool(rows_M, t_MK, ta_MK, c_M, is_guarded, views)
+
+    def small_batches(self, n_pools: int) -> Iterator[Tensor]:
+        """Walk over large batches: step 1 for each, then its repeats, cut into small batches."""
+        for iteration in range(self.iteration, self.iteration + n_pools):
+            self.pool = self.prepare_pool(iteration)
+            self.n_guarded += self.pool.is_guarded
+            self.net.train()
+            order = training.torch_generator(self.seed, f"order {iteration}")
+            for _ in range(self.config.repeats):
+                yield from training.shuffled_batches(self.n_pool, self.batch_size, order, drop_last=True)
+
+    def loss(self, batch_B: Tensor) -> Tensor:
+        """Step 2: the weighted tasks on one small batch of the pool."""
+        pool, config = self.pool, self.config
+        assert pool is not None
+        idx_B = batch_B.to(self.device)
+        l_BK, la_BK = self.net(
+            self.change(pool.rows[batch_B]) if pool.views is None else pool.views[idx_B].float().mul_(1 / 255)
+        )
+        weighed = []
+        if config.TI:
+            weighed.append(("similarity", config.w_ti, similarity_loss(l_BK, pool.t[idx_B])))
+        if config.SM:
+            weighed.append(("relation", config.w_sm, relation_loss(l_BK, relations(pool.c[idx_B]))))
+        if la_BK is not None:
+            weighed.append(("attention", config.w_am, attention_loss(la_BK, pool.ta[idx_B])))
+        if config.EA:
+            weighed.append(("entropy", config.w_ea, self.entropy(l_BK, la_BK)))
+        for name, _, loss in weighed:
+            self.sums[name] = self.sums.get(name, 0.0) + loss.detach()
+        return torch.stack([weight * loss for _, weight, loss in weighed]).sum()
+
+    def entropy(self, l_BK: Tensor, la_BK: Tensor | None) -> Tensor:
+        """EA over the label features and those of attention."""
+        both = [l_BK] if la_BK is None else [l_BK, la_BK]
+        share = min(1.0, len(l_BK) / (self.config.entropy_batch or len(l_BK)))
+        if share == 1:
+            return torch.stack([entropy_loss(found) for found in both]).sum()
+        losses = [entropy_loss(found, earlier, share) for found, earlier in zip(both, self.usage_2K, strict=False)]
+        for i, found in enumerate(both):
+            self.usage_2K[i] = self.usage_2K[i].lerp(found.detach().mean(dim=0), share)
+        return torch.stack(losses).sum()
+
+    def learn(self) -> dict[str, float | int | str]:
+        """Go through the large batches up to the next look at all images; return the event."""
+        config = self.config
+        n_pools = min(config.eval_every, config.iterations - self.iteration)
+        self.sums, self.n_guarded = {}, 0
+        stats = training.run_epoch(
+            self.loss,
+            self.small_batches(n_pools),
+            self.optimizer,
+            what=f"large batches {self.iteration + 1} to {self.iteration + n_pools} of {config.iterations}",
+            total=n_pools * config.repeats * (self.n_pool // self.batch_size) * self.batch_size,
+        )
+        self.iteration, self.step = self.iteration + n_pools, self.step + 1
+        means = {name: float(total) / max(stats.steps, 1) for name, total in self.sums.items()}
+        return {**stats.event(), **means, "iteration": self.iteration, "guarded": self.n_guarded}
+
+
+def train(
+    images: Images, config: GATClusterConfig, *, device: torch.device, seed: int, resume: State | None = None
+) -> Iterator[Snapshot]:
+    """Yield a snapshot after every `eval_every` large batches."""
+    run = _Run(images, config, device, seed)
+    if resume is not None:
+        run.load(resume)
+    total = -(-config.iterations // config.eval_every)
+    while run.iteration < config.iterations:
+        event = run.learn()
+        is_last = run.iteration >= config.iterations
+        seen = look(run.net, images, device)
+        event["sureness"] = float(seen.soft.max(axis=1).mean())
+        if seen.parameters.size:
+            event["mean_delta"] = float(seen.parameters[:, 2].mean())
+        is_kept = is_last or run.step.bit_count() == 1
+        yield Snapshot(
+            step=run.step,
+            total=total,
+            labels=seen.soft.argmax(axis=1).astype(np.int64),
+            event=event,
+            state=run.state,
+            result=_result(run, seen) if is_last else None,
+            history=_stage(seen) if is_kept else {},
+        )
+
+
+# --- figures and result --------------------------------------------------------------------------------------------
+
+
+def _stage(seen: Seen) -> Arrays:
+    """Keep label features and attention parameters of evenly spaced images."""
+    n = len(seen.soft)
+    rows = np.unique(np.linspace(0, n - 1, min(_N_KEPT, n)).astype(np.int64))
+    stage: Arrays = {"rows": rows, "soft": seen.soft[rows], "labels": seen.soft[rows].argmax(axis=1).astype(np.int64)}
+    if seen.parameters.size:
+        stage["attention_parameters"] = seen.parameters[rows]
+    return stage
+
+
+def _examples(seen: Seen) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
+    """Return the surest images, one of each cluster, then a second of each, and so on."""
+    labels, confidence = seen.soft.argmax(axis=1), seen.soft.max(axis=1)
+    ranked = []
+    for cluster in range(seen.soft.shape[1]):
+        members = np.flatnonzero(labels == cluster)
+        if not len(members):
+            continue
+        off_centre = ((seen.features[members] - seen.features[members].mean(axis=0)) ** 2).sum(axis=1)
+        ranked.append(members[np.lexsort((off_centre, -confidence[members]))][:_N_EXAMPLES].tolist())
+    turns = itertools.zip_longest(*ranked)
+    return np.array([row for turn in turns for row in turn if row is not None], dtype=np.int64)
+
+
+def _result(run: _Run, seen: Seen) -> Clustering:
+    extras: Arrays = {"example_rows": _examples(seen)}
+    if run.net.attention is not None:
+        shown = extras["example_rows"]
+        extras["attention_rows"] = shown
+        extras["attention"] = look(run.net, run.images.subset(shown), run.device, with_maps=True).attention
+        if seen.parameters.size:
+            extras["attention_parameters"] = seen.parameters
+    model = State(training.pack_module("net", run.net), {"shape": list(run.images.shape)})
+    return Clustering(seen.soft.argmax(axis=1).astype(np.int64), seen.soft, seen.features, model, extras)
+
+
+class GATClusterModel:
+    """The network: new images get the label features the training images got."""
+
+    def __init__(self, config: GATClusterConfig, state: State, device: torch.device) -> None:
+        height, width, channels = (int(side) for side in state.meta["shape"])
+        self.shape, self.device = (height, width, channels), device
+        with training.seeded_init(0):
+            self.net = build_network(self.shape, config).to(device)
+        training.unpack_module("net", self.net, state.arrays)
+        self.net.eval()
+
+    def apply(self, images: Images, layer: str = "top") -> Assignment:
+        """Return image features and label features."""
+        if images.shape != self.shape:
+            raise InvalidInput(
+                f"the images have shape {images.shape}. This model was trained on {self.shape} (height, width, "
+                "channels). Bring them to that size with selfsort.data.conform."
+            )
+        if layer != "top":
+            raise invalid("the layer", "be top, the only one this network gives", repr(layer), "Leave it out.")
+        seen = look(self.net, images, self.device)
+        return Assignment(seen.features, seen.soft)
+
+    def attention(self, images: Images) -> F32:
+        """Return the attention maps (N, h, w) of images; (N, 0, 0) for a model without them."""
+        return look(self.net, images, self.device, with_maps=True).attention
+
+    def network(self) -> nn.Module:
+        """Return images (B, C, H, W) in [0, 1] to label features and image features as one module, for export."""
+        return _Labeller(self.net).eval()
+
+
+class _Labeller(nn.Module):
+    """The label module's way through a network."""
+
+    def __init__(self, net: GATNet) -> None:
+        super().__init__()
+        self.net = net
+
+    def forward(self, x_BCHW: Tensor) -> tuple[Tensor, Tensor]:
+        """Return label features (B, K) and image features (B, D)."""
+        l_BK, features_BD, _ = self.net.describe(x_BCHW)
+        return l_BK, features_BD
+
+
+def restore(config: GATClusterConfig, state: State, *, device: torch.device) -> GATClusterModel:
+    """Rebuild a fitted model."""
+    return GATClusterModel(config, state, device)
+
+
+METHOD = Method(
+    "gatcluster",
+    "a network with Gaussian attention labels images directly, taught by four tasks of its own",
+    "Niu, Zhang, Wang, Liang: GATCluster: Self-Supervised Gaussian-Attention Network for Image Clustering, ECCV 2020",
+    GATClusterConfig,
+    train,
+    restore,
+    is_inductive=True,
+)
