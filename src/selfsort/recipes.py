@@ -67,7 +67,59 @@ _JULE: tuple[Recipe, ...] = (
     Recipe("embedding", "jule", {"embedding_dim": 2, "eta": 0.2}, "Yang, Parikh, Batra 2016: 2-D embedding of MNIST"),
 )
 
-RECIPES: tuple[Recipe, ...] = (*_DBC, *_JULE)
+_GAT_SOURCE = "Niu, Zhang, Wang, Liang 2020: {}"
+
+# The released configurations of STL-10 and ImageNet-10 differ in these.
+_IMAGENET_10: dict[str, Any] = {
+    "arch": "stl",
+    "map_side": 6,
+    "attention_conv": False,
+    "label_relu": True,
+    "mean": (0.449,),
+    "std": (0.226,),
+    "scale": (0.7, 1.3),
+}
+_DOG: dict[str, Any] = _IMAGENET_10 | {
+    "map_side": 4,
+    "M": 1500,
+    "grey": False,
+    "mean": (0.485, 0.456, 0.406),
+    "std": (0.229, 0.224, 0.225),
+}
+_STL: dict[str, Any] = {"arch": "stl", "map_side": 6}
+_CIFAR: dict[str, Any] = {"arch": "cifar", "map_side": 5}
+_COLOUR: dict[str, Any] = {"grey": False, "mean": (0.447, 0.440, 0.407), "std": (1.0, 1.0, 1.0)}
+
+_GAT: tuple[Recipe, ...] = (
+    *(
+        Recipe(name, "gatcluster", settings, _GAT_SOURCE.format(source), (side, side, 3))
+        for name, side, settings, source in (
+            ("stl10", 96, _STL, "network and settings"),
+            ("stl10-colour", 96, _STL | _COLOUR, "colour in place of gray"),
+            ("imagenet10", 96, _IMAGENET_10, "network and settings"),
+            ("imagenet10-128", 128, _IMAGENET_10, "network and settings"),
+            ("imagenet10-160", 160, _IMAGENET_10, "settings; the network is not printed, the size of its map is"),
+            ("imagenet10-192", 192, _IMAGENET_10, "settings; the network is not printed, the size of its map is"),
+            ("imagenet-dog", 96, _DOG | {"arch": "dog-96"}, "network, M and colour; the rest as for ImageNet-10"),
+            ("imagenet-dog-128", 128, _DOG | {"arch": "dog-128"}, "network, M and colour; the rest as for ImageNet-10"),
+            ("cifar10", 32, _CIFAR | {"M": 4000}, "network and M; the rest as for STL-10"),
+            ("cifar100-20", 32, _CIFAR | {"M": 6000}, "network and M; the rest as for STL-10"),
+            *(
+                (f"imagenet10-128-attention{n}", 128, _IMAGENET_10 | {"map_side": n}, "resolution of attention")
+                for n in (2, 4, 8, 10)
+            ),
+        )
+    ),
+    Recipe(
+        "cpu",
+        "gatcluster",
+        {"width": 0.25, "m2": 64, "repeats": 4, "iterations": 150, "eval_every": 10, "n_restarts": 5},
+        "ours: a quarter of the channels, fewer repeats and iterations; the same for all images",
+        is_cpu_sized=True,
+    ),
+)
+
+RECIPES: tuple[Recipe, ...] = (*_DBC, *_JULE, *_GAT)
 
 
 def recipes_of(method: str) -> list[Recipe]:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -31,13 +32,14 @@ from selfsort.methods.gatcluster import (
     view_policy,
 )
 from selfsort.metrics.external import accuracy
+from selfsort.recipes import recipes_of
 from selfsort.types import Clustering, Images, Snapshot, State
 
 CPU = torch.device("cpu")
 QUICK = GATClusterConfig(
     n_clusters=4, M=60, m1=32, m2=20, repeats=2, iterations=3, eval_every=1, width=0.1, n_restarts=2
 )
-LEARNING = replace(QUICK, repeats=4, iterations=30, eval_every=10, width=0.125)
+LEARNING = replace(QUICK, repeats=4, iterations=24, eval_every=12, width=0.125, lr=3e-3)
 
 
 def label_features(n: int, k: int, seed: int = 0, sharpness: float = 1.0) -> Tensor:
@@ -62,6 +64,11 @@ def pictures() -> Images:
     return shapes(15, size=16, seed=0)[0]
 
 
+@pytest.fixture(scope="module")
+def fitted(pictures: Images) -> Clustering:
+    return result_of(pictures, LEARNING)
+
+
 class TestSettings:
     def test_what_paper_and_code_say(self) -> None:
         config = GATClusterConfig(n_clusters=10)
@@ -75,6 +82,7 @@ class TestSettings:
         ("wrong", "message"),
         [
             ({"M": 1}, "M must be at least 2, for batch normalisation; got 1"),
+            ({"M": 2, "n_clusters": 3}, r"M must be at least the number of clusters \(3\); got 2"),
             ({"repeats": 0}, "repeats must be at least 1"),
             ({"width": 0.0}, "width must be positive"),
             ({"w_ea": -1.0}, "w_ea must be at least 0"),
@@ -88,7 +96,7 @@ class TestSettings:
     )
     def test_bad_values_are_refused(self, wrong: dict[str, Any], message: str) -> None:
         with pytest.raises(InvalidInput, match=message):
-            GATClusterConfig(n_clusters=2, **wrong)
+            GATClusterConfig(**{"n_clusters": 2, **wrong})
 
 
 class TestTargets:
@@ -284,7 +292,14 @@ class TestViews:
         images = shapes(8, size=16, channels=3)[0]
         pixels = images.pixels.copy()
         pixels[..., 1:] = 0  # pure red: its luma depends on the hue it is turned to
-        still = {"rotate": 0.0, "translate": 0.0, "scale": (1.0, 1.0), "shear": 0.0, "flip": 0.0, "jitter": 0.0}
+        still: dict[str, Any] = {
+            "rotate": 0.0,
+            "translate": 0.0,
+            "scale": (1.0, 1.0),
+            "shear": 0.0,
+            "flip": 0.0,
+            "jitter": 0.0,
+        }
         run = _Run(Images(pixels), replace(QUICK, **still, hue=0.5), CPU, seed=0)
         rows = torch.arange(20)
         plain, changed = run.net.prepare.grey(run.pixels.floats(rows)), run.change(rows)
@@ -337,21 +352,23 @@ class TestPool:
 
 
 class TestTraining:
-    @pytest.mark.parametrize("seed", [0, 1])
-    def test_sorts_separable_pictures(self, seed: int) -> None:
-        images, truth = shapes(15, size=16, seed=seed)
-        assert accuracy(result_of(images, LEARNING, seed=seed).labels, truth) == 1.0
+    def test_sorts_separable_pictures(self, fitted: Clustering) -> None:
+        assert accuracy(fitted.labels, shapes(15, size=16, seed=0)[1]) == 1.0
 
-    def test_without_entropy_it_collapses(self) -> None:
-        images, _ = shapes(15, size=16, seed=0)
-        used = [len(np.unique(result_of(images, replace(LEARNING, EA=ea)).labels)) for ea in (True, False)]
-        assert used[0] == 4
-        assert used[1] == 1
+    def test_sorts_other_pictures_from_another_start(self) -> None:
+        images, truth = shapes(15, size=16, seed=1)
+        assert accuracy(result_of(images, LEARNING, seed=1).labels, truth) == 1.0
+
+    def test_clusters_are_lost_without_the_tasks_that_part_them(self, fitted: Clustering, pictures: Images) -> None:
+        lost = result_of(pictures, replace(LEARNING, EA=False, SM=False))
+        assert len(np.unique(fitted.labels)) == 4
+        assert len(np.unique(lost.labels)) < 4
 
     @pytest.mark.parametrize("task", ["TI", "SM", "EA", "AM"])
     def test_each_task_can_be_switched_off(self, pictures: Images, task: str) -> None:
+        off: dict[str, Any] = {task: False}
         names = {"TI": "similarity", "SM": "relation", "EA": "entropy", "AM": "attention"}
-        last = list(snapshots(pictures, replace(QUICK, **{task: False})))[-1]
+        last = list(snapshots(pictures, replace(QUICK, **off)))[-1]
         missing = [key for key in names.values() if key not in last.event]
         assert missing == [names[task]]
         assert last.result is not None
@@ -402,6 +419,77 @@ class TestTraining:
         assert result_of(images, QUICK).model.arrays["net.image.0.conv.weight"].shape[1] == 1
 
 
+# Layers as the paper prints them: kernel/padding-channels, x repetitions, P a pooling. Then the side of the map.
+PUBLISHED = {
+    "stl10": ("3/0-64x3 P 3/0-128x3 P 3/0-256x3 P", 6),
+    "stl10-colour": ("3/0-64x3 P 3/0-128x3 P 3/0-256x3 P", 6),
+    "imagenet10": ("3/0-64x3 P 3/0-128x3 P 3/0-256x3 P", 6),
+    "imagenet10-128": ("3/0-64x3 P 3/0-128x3 P 3/0-256x3 P 3/0-256x2", 6),
+    "imagenet10-160": ("3/0-64x3 P 3/0-128x3 P 3/0-256x3 P 3/0-256x4", 6),
+    "imagenet10-192": ("3/0-64x3 P 3/0-128x3 P 3/0-256x3 P 3/0-256x6", 6),
+    "imagenet10-128-attention10": ("3/0-64x3 P 3/0-128x3 P 3/0-256x3 P", 10),
+    "imagenet10-128-attention8": ("3/0-64x3 P 3/0-128x3 P 3/0-256x3 P 3/0-256x1", 8),
+    "imagenet10-128-attention4": ("3/0-64x3 P 3/0-128x3 P 3/0-256x3 P 3/0-256x3", 4),
+    "imagenet10-128-attention2": ("3/0-64x3 P 3/0-128x3 P 3/0-256x3 P 3/0-256x4", 2),
+    "imagenet-dog": ("5/1-64x1 3/0-64x2 P 3/0-128x3 P 3/0-256x3 P 3/0-256x1", 4),
+    "imagenet-dog-128": ("7/1-64x1 3/0-64x2 P 3/0-128x3 P 3/0-256x3 P 3/0-256x3", 4),
+    "cifar10": ("3/1-64x3 P 3/0-128x3 P", 5),
+    "cifar100-20": ("3/1-64x3 P 3/0-128x3 P", 5),
+}
+N_CLASSES = {"imagenet-dog": 15, "imagenet-dog-128": 15, "cifar100-20": 20}
+
+
+def full_size(name: str, **changes: Any) -> tuple[GATClusterConfig, tuple[int, int, int]]:
+    recipe = next(recipe for recipe in recipes_of("gatcluster") if recipe.name == name)
+    assert recipe.image_shape is not None
+    settings = {**recipe.settings, "n_clusters": N_CLASSES.get(name, 10), **changes}
+    return GATClusterConfig.from_json(settings), recipe.image_shape
+
+
+class TestFullSize:
+    """The recipes for an accelerator: layer by layer, weight by weight, and one step of learning each."""
+
+    def test_none_is_forgotten(self) -> None:
+        assert {recipe.name for recipe in recipes_of("gatcluster")} == {*PUBLISHED, "cpu"}
+
+    @pytest.mark.parametrize("name", PUBLISHED)
+    def test_layers_map_and_number_of_parameters(self, name: str) -> None:
+        config, shape = full_size(name)
+        layers, map_side = PUBLISHED[name]
+        k, n_in, side, expected = config.n_clusters, 1 if config.grey else 3, shape[0], 0
+        for word in layers.split():
+            if word == "P":
+                side //= 2
+                continue
+            kernel, padding, channels, repetitions = map(int, re.split("[/x-]", word))
+            for _ in range(repetitions):
+                side += 2 * padding - kernel + 1
+                expected += kernel**2 * n_in * channels + 2 * channels
+                n_in = channels
+        heads = 2 * (2 * k * (k + 1))
+        small_convs = (n_in * k + 2 * k) + (2 if config.attention_conv else 1) * (k * k + 2 * k)
+        net = gatcluster.build_network(shape, config)
+        assert net.map_size == (side, side) == (map_side, map_side)
+        found = sum(parameter.numel() for parameter in net.parameters())
+        assert found == expected + heads + small_convs + 3 * (k * map_side**2 + 1)
+
+    @pytest.mark.parametrize(
+        "name",
+        [name if name.startswith("cifar") else pytest.param(name, marks=pytest.mark.slow) for name in PUBLISHED],
+    )
+    def test_one_step_of_learning(self, name: str) -> None:
+        n = N_CLASSES.get(name, 10)
+        config, shape = full_size(name, M=n, m1=2, m2=n // 2 + 1, repeats=1, iterations=1, n_restarts=1)
+        pixels = np.random.default_rng(0).integers(0, 256, (n, *shape)).astype(np.uint8)
+        run = _Run(Images(pixels), config, CPU, seed=0)
+        before = {key: value.clone() for key, value in run.net.named_parameters()}
+        event = run.learn()
+        assert np.isfinite(float(event["loss"]))
+        moved = [key for key, value in run.net.named_parameters() if not torch.equal(value, before[key])]
+        assert "image.0.conv.weight" in moved
+        assert len(moved) > 0.9 * len(before)
+
+
 class TestHistory:
     def test_stages_are_kept(self, pictures: Images) -> None:
         taken = list(snapshots(pictures, replace(QUICK, iterations=6)))
@@ -419,12 +507,11 @@ class TestHistory:
         model = restore(QUICK, result.model, device=CPU)
         np.testing.assert_allclose(model.attention(pictures)[rows], result.extras["attention"], atol=1e-5)
 
-    def test_examples_take_turns(self, pictures: Images) -> None:
-        result = result_of(pictures, LEARNING)
-        examples = result.extras["example_rows"]
-        assert sorted(result.labels[examples[:4]].tolist()) == [0, 1, 2, 3]
-        first = examples[result.labels[examples] == 0][0]
-        assert result.soft[first, 0] == result.soft[:, 0].max()
+    def test_examples_take_turns(self, fitted: Clustering) -> None:
+        examples = fitted.extras["example_rows"]
+        assert sorted(fitted.labels[examples[:4]].tolist()) == [0, 1, 2, 3]
+        first = examples[fitted.labels[examples] == 0][0]
+        assert fitted.soft[first, 0] == fitted.soft[:, 0].max()
 
 
 class TestResume:
@@ -444,11 +531,6 @@ class TestResume:
 
 
 class TestModel:
-    @pytest.fixture(scope="class")
-    @classmethod
-    def fitted(cls, pictures: Images) -> Clustering:
-        return result_of(pictures, LEARNING)
-
     def test_new_pictures_are_sorted(self, fitted: Clustering) -> None:
         images, truth = shapes(10, size=16, seed=77)
         assert accuracy(restore(LEARNING, fitted.model, device=CPU).apply(images).labels, truth) == 1.0

@@ -37,8 +37,8 @@ def attention(la: F64, ta: F64) -> float:
     losses = []
     for i in range(la.shape[0]):
         for h in range(la.shape[1]):
-            p = min(max(la[i, h], 1e-5), 1 - 1e-5)
-            losses.append(-ta[i, h] * math.log(p) - (1 - ta[i, h]) * math.log(1 - p))
+            p = min(max(float(la[i, h]), 1e-5), 1 - 1e-5)
+            losses.append(-float(ta[i, h]) * math.log(p) - (1 - float(ta[i, h])) * math.log(1 - p))
     return sum(losses) / len(losses)
 
 

@@ -98,6 +98,7 @@ class GATClusterConfig(Config):
         super().__post_init__()
         for name in ("M", "m2"):
             self.require(name, getattr(self, name) >= 2, "be at least 2, for batch normalisation")
+        self.require("M", self.M >= self.n_clusters, f"be at least the number of clusters ({self.n_clusters})")
         for name in ("m1", "repeats", "iterations", "eval_every", "n_restarts"):
             self.require(name, getattr(self, name) >= 1, "be at least 1")
         for name in ("lr", "width", "a0"):
@@ -265,7 +266,7 @@ class _Run:
         self.policy = view_policy(config, images.shape[2])
         with training.seeded_init(seed):
             self.net = build_network(images.shape, config).to(device)
-        self.optimizer = torch.optim.Adam(self.net.parameters(), lr=config.lr, fused=True)
+        self.optimizer = torch.optim.Adam(self.net.parameters(), lr=config.lr)
         self.n_pool = min(config.M, len(images))
         self.batch_size = min(config.m2, self.n_pool)
         self.usage_2K = torch.full((2, config.n_clusters), 1 / config.n_clusters, device=device)
