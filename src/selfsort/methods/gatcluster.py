@@ -98,7 +98,7 @@ class GATClusterConfig(Config):
         super().__post_init__()
         for name in ("M", "m2"):
             self.require(name, getattr(self, name) >= 2, "be at least 2, for batch normalisation")
-        self.require("M", self.M >= self.n_clusters, f"be at least the number of clusters ({self.n_clusters})")
+        self.require("M", self.n_clusters <= self.M, f"be at least the number of clusters ({self.n_clusters})")
         for name in ("m1", "repeats", "iterations", "eval_every", "n_restarts"):
             self.require(name, getattr(self, name) >= 1, "be at least 1")
         for name in ("lr", "width", "a0"):
