@@ -14,7 +14,7 @@ from selfsort.classic import gdl, kmeans, linkage, nmf, path, spectral, umap
 from selfsort.config import Config
 from selfsort.data import ImageSpec, conform
 from selfsort.errors import InvalidInput, invalid
-from selfsort.methods import dbc, gatcluster, jule
+from selfsort.methods import dac, dbc, gatcluster, jule
 from selfsort.recipes import Choice, choose_recipe
 from selfsort.run import RunFolder
 from selfsort.types import F32, Assignment, FeatureModel, Images, Method, Model
@@ -24,6 +24,7 @@ METHODS: dict[str, Method] = {
     for method in (
         jule.METHOD,
         *dbc.METHODS,
+        dac.METHOD,
         gatcluster.METHOD,
         kmeans.METHOD,
         spectral.NJW,

@@ -9,6 +9,7 @@ TINY: dict[str, dict[str, Any]] = {
     "fcae-kmeans": {"ae_epochs": 2, "batch_size": 12, "n_restarts": 2},
     "dbc": {"ae_epochs": 2, "epochs": 3, "batch_size": 12, "n_restarts": 2, "lr": 0.01},
     "dec": {"ae_epochs": 2, "epochs": 2, "batch_size": 12, "n_restarts": 2},
+    "dac": {"epochs": 2, "width": 4, "pool_size": 12, "batch_size": 6, "inner_epochs": 2},
     "gatcluster": {"M": 24, "m2": 12, "repeats": 1, "iterations": 3, "eval_every": 1, "width": 0.1, "n_restarts": 2},
     "jule": {"epochs": 1, "batch_size": 12, "K_s": 5, "eta": 0.5},
 }

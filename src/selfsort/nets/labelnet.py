@@ -1,0 +1,182 @@
+"""The network of DAC: convolutions straight to one number per cluster, then the restraint layer.
+
+Two families. `code` is the network of the released scripts, which made the published logs: blocks of convolutions, a
+2x2 max pooling and one more batch normalisation after each, and a head of two small linear layers that start as the
+identity. `paper` is that of the supplement: strided convolutions in place of pooling, no such head. Every convolution
+is followed by batch normalisation and ReLU; weights start after He.
+
+Shape letters: B batch, C channels, H x W pixels, D pooled features, K clusters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from selfsort.errors import invalid
+
+Arch = Literal["code", "code-cifar", "code-dog", "paper"]
+
+LAYERS = ("top", "top-1")
+
+# From this side on the networks published for 96 pixels are taken; below the other, those for 28 and 32 get padding.
+_LARGE_SIDE, _PLAIN_SIDE = 64, 24
+# Two poolings must leave something.
+_SMALLEST_SIDE = 4
+
+
+@dataclass(frozen=True)
+class Block:
+    """Some convolutions of one width; then the map shrinks by `shrink`, by pooling or by the last one's stride."""
+
+    channels: int
+    n_convs: int = 3
+    kernel: int = 3
+    padding: int = 0
+    shrink: int = 2
+    is_strided: bool = False
+
+    def out_side(self, side: int) -> int:
+        """Length of a side after the block; below 1 if it does not fit."""
+        for i in range(self.n_convs):
+            side += 2 * self.padding - self.kernel + 1
+            if self.is_strided and i == self.n_convs - 1:
+                return (side - 1) // self.shrink + 1
+        return side // self.shrink
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A network: its blocks, and what follows the 1x1 convolution that makes one map per cluster."""
+
+    blocks: tuple[Block, ...]
+    has_head: bool = True
+    is_cut_off: bool = True
+    """A last ReLU after the head; the scripts for CIFAR have none."""
+
+    def fits(self, side: int) -> bool:
+        """Tell whether a map is left at the end."""
+        for block in self.blocks:
+            side = block.out_side(side)
+            if side < 1:
+                return False
+        return True
+
+
+def plan_network(height: int, width: int, arch: Arch = "code", channels: int = 64) -> Plan:
+    """Choose the blocks for images of this size; `channels` is the width of the first block, 64 as published.
+
+    Published networks come out for 28, 32 and 96 pixels. Smaller images get padded convolutions.
+
+    >>> [block.channels for block in plan_network(96, 96).blocks]
+    [64, 128, 256]
+    """
+    side = min(height, width)
+    if side < _SMALLEST_SIDE:
+        raise invalid(
+            "the image size", f"be at least {_SMALLEST_SIDE} pixels", f"{height}x{width}", "Use larger images."
+        )
+    is_large = side >= _LARGE_SIDE
+    narrow = Block(channels)
+    if arch == "paper":
+        narrow = replace(narrow, is_strided=True, **({"kernel": 5, "shrink": 4} if is_large else {}))
+        plan = Plan((narrow, replace(narrow, channels=2 * channels)), has_head=False)
+    elif arch == "code-cifar":
+        narrow = replace(narrow, n_convs=2)
+        plan = Plan((narrow, replace(narrow, channels=2 * channels)), is_cut_off=False)
+    elif arch == "code-dog":
+        plan = Plan((Block(channels, 2, 5, shrink=4), Block(2 * channels, 2, 3, shrink=4)))
+    else:
+        plan = Plan(tuple(replace(narrow, channels=channels * 2**i) for i in range(3 if is_large else 2)))
+    if side < _PLAIN_SIDE or not plan.fits(side):
+        plan = replace(plan, blocks=tuple(replace(block, padding=block.kernel // 2) for block in plan.blocks))
+    if not plan.fits(side):
+        raise invalid("the image size", f"be large enough for arch={arch}", f"{height}x{width}", "Use --set arch=code.")
+    return plan
+
+
+def restrain(a_BK: Tensor) -> Tensor:
+    """The restraint layer: exp, then unit length. Equal to softmax followed by L2 normalisation."""
+    return F.normalize(torch.exp(a_BK - a_BK.amax(dim=1, keepdim=True)), dim=1)
+
+
+class LabelNet(nn.Module):
+    """Images in [0, 1] to activations (B, K), the input of softmax and restraint layer."""
+
+    def __init__(self, in_channels: int, n_clusters: int, plan: Plan, mean: Sequence[float] | None = None) -> None:
+        """Build; weights come from torch's global generator. `mean` is taken off the channels of every image."""
+        super().__init__()
+        self.register_buffer("mean", torch.tensor(mean or [0.0] * in_channels).view(1, -1, 1, 1))
+        layers: list[nn.Module] = []
+        channels = in_channels
+        for block in plan.blocks:
+            layers += _block(channels, block)
+            channels = block.channels
+        self.body = nn.Sequential(*layers)
+        self.to_maps = nn.Sequential(*_conv(channels, n_clusters, 1), nn.ReLU(inplace=True))
+        self.norm = nn.BatchNorm1d(n_clusters)
+        self.head = nn.Sequential(*(_head(n_clusters, is_cut_off=plan.is_cut_off) if plan.has_head else ()))
+        for module in self.modules():
+            if isinstance(module, nn.Conv2d):
+                nn.init.kaiming_normal_(module.weight, nonlinearity="relu")
+        self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+
+    def forward(self, x_BCHW: Tensor) -> Tensor:
+        """Return the activations (B, K)."""
+        maps_BKHW = self.to_maps(self.body(x_BCHW - self.get_buffer("mean")))
+        activations_BK: Tensor = self.head(self.norm(maps_BKHW.mean(dim=(2, 3))))
+        return activations_BK
+
+    def pooled(self, x_BCHW: Tensor) -> Tensor:
+        """Return the features (B, D) below the maps of the clusters, averaged over the picture."""
+        features_BD: Tensor = self.body(x_BCHW - self.get_buffer("mean")).mean(dim=(2, 3))
+        return features_BD
+
+
+def _conv(n_in: int, n_out: int, kernel: int, padding: int = 0, stride: int = 1) -> list[nn.Module]:
+    # Batch normalisation takes away any constant, so there is no bias.
+    return [nn.Conv2d(n_in, n_out, kernel, stride, padding, bias=False), nn.BatchNorm2d(n_out)]
+
+
+def _block(n_in: int, block: Block) -> list[nn.Module]:
+    layers: list[nn.Module] = []
+    for i in range(block.n_convs):
+        is_last = i == block.n_convs - 1
+        stride = block.shrink if is_last and block.is_strided else 1
+        layers += _conv(n_in if i == 0 else block.channels, block.channels, block.kernel, block.padding, stride)
+        if is_last and not block.is_strided:
+            layers.append(nn.MaxPool2d(block.shrink))  # before the ReLU: the same result, fewer values
+        layers.append(nn.ReLU(inplace=True))
+    return layers if block.is_strided else [*layers, nn.BatchNorm2d(block.channels)]
+
+
+def _head(n_clusters: int, *, is_cut_off: bool) -> list[nn.Module]:
+    layers: list[nn.Module] = []
+    for is_cut in (True, is_cut_off):
+        linear = nn.Linear(n_clusters, n_clusters)
+        nn.init.eye_(linear.weight)
+        nn.init.zeros_(linear.bias)
+        layers += [linear, nn.BatchNorm1d(n_clusters), nn.ReLU(inplace=True) if is_cut else nn.Identity()]
+    return layers
+
+
+@contextmanager
+def batch_statistics(net: nn.Module) -> Iterator[None]:
+    """Let batch normalisation use the statistics of the batch at hand, without learning them."""
+    norms = [module for module in net.modules() if isinstance(module, nn.BatchNorm1d | nn.BatchNorm2d)]
+    was_training = [norm.training for norm in norms]
+    for norm in norms:
+        norm.train()
+        norm.track_running_stats = False
+    try:
+        yield
+    finally:
+        for norm, mode in zip(norms, was_training, strict=True):
+            norm.train(mode)
+            norm.track_running_stats = True
