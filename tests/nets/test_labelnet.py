@@ -1,0 +1,135 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from selfsort.errors import InvalidInput
+from selfsort.nets.labelnet import Arch, Block, LabelNet, Plan, batch_statistics, plan_network, restrain
+from selfsort.training import seeded_init
+
+
+def network(plan: Plan, channels: int = 1, n_clusters: int = 5, mean: list[float] | None = None) -> LabelNet:
+    with seeded_init(0):
+        return LabelNet(channels, n_clusters, plan, mean)
+
+
+def sides(plan: Plan, side: int) -> list[int]:
+    found = []
+    for block in plan.blocks:
+        side = block.out_side(side)
+        found.append(side)
+    return found
+
+
+class TestPlans:
+    @pytest.mark.parametrize(
+        ("side", "arch", "channels", "expected"),
+        [
+            (28, "code", [64, 128], [11, 2]),
+            (32, "code", [64, 128], [13, 3]),
+            (96, "code", [64, 128, 256], [45, 19, 6]),
+            (32, "code-cifar", [64, 128], [14, 5]),
+            (96, "code-dog", [64, 128], [22, 4]),
+            (28, "paper", [64, 128], [11, 3]),
+            (96, "paper", [64, 128], [21, 3]),
+            (16, "code", [64, 128], [8, 4]),  # padded
+            (8, "paper", [64, 128], [4, 2]),
+            (4, "code", [64, 128], [2, 1]),
+        ],
+    )
+    def test_published_shapes(self, side: int, arch: Arch, channels: list[int], expected: list[int]) -> None:
+        plan = plan_network(side, side, arch)
+        assert [block.channels for block in plan.blocks] == channels
+        assert sides(plan, side) == expected
+
+    @pytest.mark.parametrize("arch", ["code", "code-cifar", "code-dog", "paper"])
+    @pytest.mark.parametrize("side", [16, 28, 40, 64])
+    def test_the_shape_computed_is_the_shape_that_comes_out(self, arch: Arch, side: int) -> None:
+        plan = plan_network(side, side + 3, arch, channels=2)
+        net = network(plan).eval()
+        with torch.inference_mode():
+            out = net.body(torch.zeros(1, 1, side, side + 3))
+            assert net(torch.zeros(2, 1, side, side + 3)).shape == (2, 5)
+        assert list(out.shape[2:]) == [sides(plan, side)[-1], sides(plan, side + 3)[-1]]
+
+    def test_too_small_images_are_refused(self) -> None:
+        with pytest.raises(InvalidInput, match="the image size must be at least 4 pixels; got 3x9"):
+            plan_network(3, 9)
+        with pytest.raises(InvalidInput, match="be large enough for arch=code-dog; got 8x8"):
+            plan_network(8, 8, "code-dog")
+
+
+class TestRestraint:
+    def test_equals_softmax_then_unit_length(self) -> None:
+        a = torch.randn(20, 7, generator=torch.Generator().manual_seed(0), dtype=torch.float64) * 5
+        found = restrain(a)
+        torch.testing.assert_close(found, F.normalize(a.softmax(dim=1), dim=1))
+        torch.testing.assert_close(found.norm(dim=1), torch.ones(20, dtype=torch.float64))
+        assert (found >= 0).all()
+
+    def test_by_hand(self) -> None:
+        # exp(0), exp(log 2) = 1, 2: divided by the root of 5.
+        found = restrain(torch.tensor([[0.0, np.log(2.0)]], dtype=torch.float64))
+        torch.testing.assert_close(found, torch.tensor([[1.0, 2.0]], dtype=torch.float64) / 5**0.5)
+
+    def test_huge_activations_stay_finite(self) -> None:
+        assert torch.isfinite(restrain(torch.tensor([[1e30, 0.0], [-1e30, -1e30]]))).all()
+
+
+class TestNetwork:
+    def test_convolutions_start_after_he_and_the_head_as_the_identity(self) -> None:
+        net = network(plan_network(28, 28))
+        conv = net.body[3]
+        assert isinstance(conv, nn.Conv2d)
+        assert float(conv.weight.std()) == pytest.approx((2 / (64 * 9)) ** 0.5, rel=0.05)
+        linears = [module for module in net.head if isinstance(module, nn.Linear)]
+        assert len(linears) == 2
+        for linear in linears:
+            assert torch.equal(linear.weight, torch.eye(5))
+            assert not linear.bias.any()
+
+    def test_families_end_as_published(self) -> None:
+        assert len(network(plan_network(32, 32, "paper", 2)).head) == 0
+        assert isinstance(network(plan_network(32, 32, "code", 2)).head[-1], nn.ReLU)
+        assert isinstance(network(plan_network(32, 32, "code-cifar", 2)).head[-1], nn.Identity)
+
+    def test_pooling_before_the_relu_changes_nothing(self) -> None:
+        block = Block(3, n_convs=1)
+        net = network(Plan((block,)), 1).eval()
+        conv, norm, pool, relu, last = net.body
+        x = torch.rand(2, 1, 9, 9)
+        torch.testing.assert_close(net.body(x), last(pool(relu(norm(conv(x))))))
+
+    def test_the_mean_is_taken_off(self) -> None:
+        plan = plan_network(16, 16, "code", 2)
+        with_mean, without = network(plan, 3, mean=[0.5, 0.25, 0.0]).eval(), network(plan, 3).eval()
+        x = torch.rand(2, 3, 16, 16)
+        shifted = x - torch.tensor([0.5, 0.25, 0.0]).view(1, 3, 1, 1)
+        torch.testing.assert_close(with_mean(x), without(shifted))
+
+    def test_pooled_features(self) -> None:
+        net = network(plan_network(16, 16, "code", 2)).eval()
+        assert net.pooled(torch.rand(3, 1, 16, 16)).shape == (3, 4)
+
+
+class TestBatchStatistics:
+    def test_they_are_used_and_not_learned(self) -> None:
+        net = network(plan_network(16, 16, "code", 2)).eval()
+        x = torch.rand(8, 1, 16, 16)
+        before = {name: value.clone() for name, value in net.state_dict().items()}
+        running = net(x)
+        with torch.inference_mode(), batch_statistics(net):
+            by_batch = net(x)
+        assert not torch.allclose(running, by_batch)
+        assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items())
+        torch.testing.assert_close(net(x), running)
+        torch.testing.assert_close(net.train()(x), by_batch.clone())
+
+    def test_modes_come_back_after_an_error(self) -> None:
+        net = network(plan_network(16, 16, "code", 2)).eval()
+        with pytest.raises(ZeroDivisionError), batch_statistics(net):
+            _ = 1 / 0
+        assert not any(module.training for module in net.modules())
