@@ -42,6 +42,10 @@ GOALS = (
     Goal("jule", "jule_epoch_overhead", 1.3, True, "a JULE epoch, mining included, over the bare network"),
     Goal("dbc", "fcae_epoch_overhead", 1.2, True, "an epoch of the auto-encoder over the bare network"),
     Goal("dbc", "dbc_epoch_overhead", 1.2, True, "an epoch of boosting over the bare network"),
+    Goal("gatcluster", "gat_step1_overhead", 1.1, True, "targets of a large batch over the bare forward pass"),
+    Goal("gatcluster", "gat_step2_overhead", 1.2, True, "a pass of step 2 over the bare network"),
+    Goal("gatcluster", "gat_kmeans_share", 0.05, True, "k-means as a share of an iteration"),
+    Goal("gatcluster", "gat_memory_growth_192px", 1.1, True, "peak memory with M = 1000 over that with M = 100"),
 )
 
 

@@ -57,6 +57,15 @@ def test_what_was_not_checked_says_so() -> None:
     assert (unverified.ari, unverified.is_verified) == (0.949, False)
 
 
+def test_best_and_mean_of_gatcluster_stand_apart() -> None:
+    best, mean = published("gatcluster", "stl10")
+    assert (best.acc, mean.acc) == (0.583, 0.537)
+    assert "best of several runs" in best.protocol
+    assert "mean of 10 runs" in mean.protocol
+    # By the mean, the full method is not above the one without transformation invariance.
+    assert published("gatcluster-no-ti", "stl10")[0].acc == 0.546
+
+
 def test_nothing_printed_gives_nothing() -> None:
     assert published("umap-kmeans", "mnist") == ()
     assert published("ac-gdl", "nowhere") == ()

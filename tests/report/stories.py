@@ -31,6 +31,7 @@ def pairing_run(path: Path) -> Path:
         logits = step * np.eye(K)[np.arange(N) % K] + rng.standard_normal((N, K))
         soft = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
         history[step] = {"soft": soft.astype(np.float32), "sizes": np.bincount(soft.argmax(axis=1), minlength=K)}
+        history[step]["attention_parameters"] = rng.random((N, 3)).astype(np.float32)
     extras: Arrays = {
         "attention": rng.random((3, 4, 4)).astype(np.float32),
         "attention_rows": np.array([5, 6, 7]),

@@ -27,6 +27,7 @@ def test_dac_gatcluster_and_secu(tmp_path: Path) -> None:
         "thresholds": 2,
         "size-bounds": 1,
         "attention": 9,
+        "attention-centres": 4,
         "filters": 2,
     }
 

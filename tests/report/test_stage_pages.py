@@ -33,7 +33,7 @@ def test_stages_and_merges_of_jule(tmp_path: Path) -> None:
 
 def test_scores_pairs_bounds_and_attention(tmp_path: Path) -> None:
     found = parts(read_run(pairing_run(tmp_path / "run")))
-    assert list(found) == ["circle", "histograms", "thresholds", "bounds", "attention", "filters"]
+    assert list(found) == ["circle", "histograms", "thresholds", "bounds", "attention", "centres", "filters"]
     assert len(found["circle"].all("circle")) == 4
     assert all("ACC 0." in e.text or "ACC 1." in e.text for e in found["circle"].all("figure"))
     assert [e.text for e in found["thresholds"].all("figcaption")] == [
@@ -42,6 +42,8 @@ def test_scores_pairs_bounds_and_attention(tmp_path: Path) -> None:
     ]
     assert len(found["bounds"].all("path", "bound")) == 2
     assert len(found["attention"].all("img")) == 6
+    assert len(found["centres"].all("path", "grid")) == 4
+    assert all("mean width 0." in e.text for e in found["centres"].all("figure"))
     assert all(e.attributes["alt"] for e in found["attention"].all("img") + found["filters"].all("img"))
     assert [e.text for e in found["filters"].all("figcaption")] == ["Filters: conv1", "Activations: conv1"]
 

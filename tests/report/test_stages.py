@@ -46,6 +46,15 @@ def test_without_rows_a_stage_speaks_of_all_images(tmp_path: Path) -> None:
     assert stage.soft is not None
 
 
+def test_attention_of_another_form_is_passed_over(tmp_path: Path) -> None:
+    good, wide = np.full((12, 3), 2.0, F), np.ones((12, 4), F)
+    first, second = stages_of(tmp_path, {1: {"attention_parameters": good}, 2: {"attention_parameters": wide}})
+    assert first.bumps is not None
+    assert first.bumps.max() == 1
+    assert first.thinned(5).bumps is not None
+    assert second.bumps is None
+
+
 @pytest.mark.parametrize(
     "arrays",
     [

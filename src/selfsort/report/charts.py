@@ -153,11 +153,20 @@ def matrix_chart(
 
 
 def scatter_panel(
-    title: str, place: F64, groups: I64, *, alt: str, caption: str | None = None, ring: bool = False
+    title: str,
+    place: F64,
+    groups: I64,
+    *,
+    alt: str,
+    caption: str | None = None,
+    ring: bool = False,
+    frame: bool = False,
 ) -> Html:
-    """Draw dots in the plane, coloured by group; `ring` keeps the unit circle in view and draws it."""
+    """Draw dots in the plane, coloured by group; `ring` draws the unit circle, `frame` the square from 0 to 1."""
     side, margin = 240, 10
     low, high = (np.full(2, -1.1), np.full(2, 1.1)) if ring else (place.min(axis=0), place.max(axis=0))
+    if frame:
+        low, high = np.zeros(2), np.ones(2)
     reach = float((high - low).max()) or 1.0
     middle = (low + high) / 2
     spot = (place - middle) * np.array([1, -1]) * ((side - 2 * margin) / reach) + side / 2
@@ -165,6 +174,9 @@ def scatter_panel(
     if ring:
         radius = (side - 2 * margin) / reach
         shapes.append(element("circle", {"class": "grid", "cx": side / 2, "cy": side / 2, "r": num(radius)}))
+    if frame:
+        inner = side - 2 * margin
+        shapes.append(element("path", {"class": "grid", "d": f"M{margin} {margin}h{inner}v{inner}h-{inner}z"}))
     # A stroke of no length with round ends is a dot: one path per colour keeps thousands of them small.
     for number in range(N_COLOURS):
         dots = spot[groups % N_COLOURS == number]

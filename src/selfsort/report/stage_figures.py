@@ -160,6 +160,22 @@ def attention_figure(run: RunData) -> Figure | None:
     return figure
 
 
+def centres_figure(run: RunData) -> Figure | None:
+    """Draw where in the picture attention is centred at successive stages (GATCluster)."""
+    kept = spread_out([stage for stage in read_stages(run) if stage.bumps is not None])
+    if not kept:
+        return None
+    figure, axes = panels(len(kept))
+    for place, stage in zip(axes, kept, strict=True):
+        thin = stage.thinned(MAX_POINTS)
+        assert thin.bumps is not None
+        centres = np.stack([thin.bumps[:, 0], 1 - thin.bumps[:, 1]], axis=1).astype(np.float64)
+        draw_dots(place, centres, stage_groups(run, thin), f"step {stage.step}")
+        place.set_aspect("equal", adjustable="box")
+        place.set(xlim=(0, 1), ylim=(0, 1))
+    return figure
+
+
 def filters_figure(run: RunData) -> Figure | None:
     """Show filters and activations as contact sheets (DBC)."""
     sheets = [(f"filters {layer}", tiled(pixels[:64], 16, 1)) for layer, pixels in filters(run).items()]
@@ -185,5 +201,6 @@ STAGE_FIGURES: dict[str, Callable[[RunData], Figure | None]] = {
     "thresholds": thresholds_figure,
     "size-bounds": size_bounds_figure,
     "attention": attention_figure,
+    "attention-centres": centres_figure,
     "filters": filters_figure,
 }

@@ -46,6 +46,7 @@ def method_parts(run: RunData, pictures: Pictures) -> list[Part]:
         ("thresholds", "Thresholds", threshold_charts(run, stages)),
         ("bounds", "Size bounds", size_chart(stages)),
         ("attention", "Attention", attention_table(run, pictures)),
+        ("centres", "Attention centres", centre_panels(run, stages)),
         ("filters", "Filters", network_pictures(run)),
     ]
     return [Part(name, title, body) for name, title, body in found if body is not None]
@@ -219,6 +220,27 @@ def attention_table(run: RunData, pictures: Pictures) -> Html | None:
         "Left the image, right the attention map over it: red is where the network looks. Below, the soft assignment."
     )
     return join([element("p", {"class": "note"}, note), element("div", {"class": "looks"}, items)])
+
+
+def centre_panels(run: RunData, stages: Sequence[Stage]) -> Html | None:
+    """Show where in the picture attention is centred, image by image, at successive stages."""
+    panels = []
+    for stage in spread_out([stage for stage in stages if stage.bumps is not None]):
+        thin = stage.thinned(MAX_POINTS)
+        assert stage.bumps is not None and thin.bumps is not None  # noqa: PT018 (narrowing, not a test)
+        # Heights are counted from the top of a picture.
+        place = np.stack([thin.bumps[:, 0], 1 - thin.bumps[:, 1]], axis=1).astype(np.float64)
+        caption = f"mean width {float(stage.bumps[:, 2].mean()):.2f}"
+        alt = "the centre of attention in each image"
+        panels.append(
+            scatter_panel(f"Step {stage.step}", place, stage_groups(run, thin), alt=alt, caption=caption, frame=True)
+        )
+    if not panels:
+        return None
+    note = (
+        "Each dot is an image, placed where in the picture the network looks; the colour is its cluster at that step."
+    )
+    return join([element("p", {"class": "note"}, note), element("div", {"class": "panels"}, panels)])
 
 
 def network_pictures(run: RunData) -> Html | None:

@@ -39,6 +39,8 @@ class Stage:
     """(K,) images in each cluster, all N counted."""
     neighbours: I64 | None = None
     """(M, P) the nearest other images of each one kept, nearest first, among all N."""
+    bumps: F32 | None = None
+    """(M, 3) centre (along the width, along the height) and width of attention, each between 0 and 1."""
     event: Json = field(default_factory=dict)
     """The line of events.jsonl of this step."""
 
@@ -54,6 +56,7 @@ class Stage:
             labels=None if self.labels is None else self.labels[kept],
             soft=None if self.soft is None else self.soft[kept],
             neighbours=None if self.neighbours is None else self.neighbours[kept],
+            bumps=None if self.bumps is None else self.bumps[kept],
         )
 
 
@@ -80,8 +83,14 @@ def _stage(step: int, arrays: Arrays, n_images: int, event: Json) -> Stage:
         soft=as_table(arrays.get("soft"), len(rows)),
         sizes=as_counts(arrays.get("sizes")),
         neighbours=_neighbours(arrays.get("neighbours"), len(rows), n_images),
+        bumps=_bumps(arrays.get("attention_parameters"), len(rows)),
         event=event,
     )
+
+
+def _bumps(array: npt.NDArray[Any] | None, n_rows: int) -> F32 | None:
+    found = as_table(array, n_rows)
+    return found.clip(0, 1) if found is not None and found.shape[1] == 3 else None
 
 
 def _neighbours(array: npt.NDArray[Any] | None, n_rows: int, n_images: int) -> I64 | None:
