@@ -146,3 +146,17 @@ class TestRefusals:
                 r"shape \(10, 100\). This model was fitted on rows of 144 values. Give images of the same"
             ):
                 model.apply(other)
+
+    @pytest.mark.parametrize("wrong", [np.zeros(3), np.zeros((3, 0)), np.full((3, 2), np.inf), np.zeros((3, 2), int)])
+    def test_a_model_changed_by_a_stranger(self, wrong: F32) -> None:
+        with pytest.raises(ValueError, match="is no table of finite numbers"):
+            CentroidModel(State({"centroids": wrong}, {"variance": 1.0}))
+        meta = {"n_clusters": 2, "n_neighbours": 2, "sigma_sq": 1.0}
+        with pytest.raises(ValueError, match="is no table of finite numbers"):
+            VoteModel(State({"features": wrong, "labels": np.zeros(3, int)}, meta), CPU)
+
+    @pytest.mark.parametrize("labels", [[0, 1, 2], [0, -1, 1], [0, 1], [[0, 1, 1]]])
+    def test_labels_changed_by_a_stranger(self, labels: list[int]) -> None:
+        meta = {"n_clusters": 2, "n_neighbours": 2, "sigma_sq": 1.0}
+        with pytest.raises(ValueError, match="labels do not fit its features"):
+            VoteModel(State({"features": np.eye(3), "labels": np.array(labels)}, meta), CPU)

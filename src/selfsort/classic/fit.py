@@ -102,7 +102,7 @@ class CentroidModel:
     """Labels by the nearest centroid; soft assignments are those of a mixture of equal round Gaussians."""
 
     def __init__(self, state: State) -> None:
-        self.centroids_KD: F32 = state.arrays["centroids"]
+        self.centroids_KD: F32 = _rows(state, "centroids")
         self.variance = max(float(state.meta["variance"]), 1e-12)
         self.mean_image: F32 | None = state.arrays.get("mean_image")
 
@@ -127,11 +127,16 @@ class VoteModel:
     """Labels by an affinity-weighted vote of the nearest training rows."""
 
     def __init__(self, state: State, device: torch.device) -> None:
-        self.features_ND: F32 = state.arrays["features"]
-        self.labels: I64 = state.arrays["labels"]
+        self.features_ND: F32 = _rows(state, "features")
+        self.labels: I64 = state.arrays["labels"].astype(np.int64)
         self.mean_image: F32 | None = state.arrays.get("mean_image")
         self.n_clusters = int(state.meta["n_clusters"])
         self.n_neighbours = int(state.meta["n_neighbours"])
+        if (
+            self.labels.shape != (len(self.features_ND),)
+            or not 0 <= self.labels.min() <= self.labels.max() < self.n_clusters
+        ):
+            raise ValueError("its labels do not fit its features")
         self.sigma_sq = float(state.meta["sigma_sq"])
         self.device = device
 
@@ -149,6 +154,14 @@ class VoteModel:
     def count_votes(self, neighbours: Neighbours) -> F32:
         """Let these training rows vote."""
         return vote(neighbours, self.labels, self.n_clusters, self.sigma_sq)
+
+
+def _rows(state: State, name: str) -> F32:
+    """Take a table of finite numbers from a saved state, which somebody may have changed."""
+    rows = state.arrays[name]
+    if rows.ndim != 2 or rows.size == 0 or rows.dtype.kind != "f" or not np.isfinite(rows).all():
+        raise ValueError(f"{name!r} is no table of finite numbers")
+    return rows.astype(np.float32, copy=False)
 
 
 def vote_state(features: F32, labels: I64, n_clusters: int, n_neighbours: int, sigma_sq: float) -> State:
