@@ -27,7 +27,8 @@ SOURCE = ROOT / "src" / "selfsort"
 # A room is a module or a folder directly under src/selfsort. Each row: the other rooms it may import.
 GROUND = {"errors", "config", "types", "progress"}
 SIBLINGS = {"data", "nets", "graph", "metrics"}
-LEARNING = GROUND | SIBLINGS | {"training", "classic", "methods"}
+CLUSTERING = {"balance", "centres", "lars"}  # equations and an optimiser that methods build on
+LEARNING = GROUND | SIBLINGS | CLUSTERING | {"training", "classic", "methods"}
 ALLOWED: dict[str, set[str]] = {
     "errors": set(),
     "progress": {"errors"},
@@ -39,6 +40,7 @@ ALLOWED: dict[str, set[str]] = {
     "nets": GROUND,
     "graph": GROUND,
     "metrics": GROUND,
+    **{room: GROUND for room in sorted(CLUSTERING)},
     # Learning. A method may start from a classical clustering, never from another method.
     "training": GROUND | SIBLINGS,
     "classic": GROUND | SIBLINGS | {"training"},

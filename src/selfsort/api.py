@@ -14,7 +14,7 @@ from selfsort.classic import gdl, kmeans, linkage, nmf, path, spectral, umap
 from selfsort.config import Config
 from selfsort.data import ImageSpec, conform
 from selfsort.errors import InvalidInput, invalid
-from selfsort.methods import dac, dbc, gatcluster, jule
+from selfsort.methods import dac, dbc, gatcluster, jule, secu
 from selfsort.recipes import Choice, choose_recipe
 from selfsort.run import RunFolder
 from selfsort.types import F32, Assignment, FeatureModel, Images, Method, Model
@@ -26,6 +26,7 @@ METHODS: dict[str, Method] = {
         *dbc.METHODS,
         dac.METHOD,
         gatcluster.METHOD,
+        secu.METHOD,
         kmeans.METHOD,
         spectral.NJW,
         spectral.SELF_TUNING,
