@@ -46,6 +46,9 @@ GOALS = (
     Goal("gatcluster", "gat_step2_overhead", 1.2, True, "a pass of step 2 over the bare network"),
     Goal("gatcluster", "gat_kmeans_share", 0.05, True, "k-means as a share of an iteration"),
     Goal("gatcluster", "gat_memory_growth_192px", 1.1, True, "peak memory with M = 1000 over that with M = 100"),
+    Goal("secu", "secu_step_overhead", 1.2, True, "a SeCu step, views and ten heads included, over the bare network"),
+    Goal("secu", "secu_assignment_growth", 1.2, True, "assigning a batch among 40,000 images over among 4,000"),
+    Goal("secu", "secu_label_bytes_per_head", 8.0, True, "bytes of stored labels per image and head"),
 )
 
 

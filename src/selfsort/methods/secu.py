@@ -60,6 +60,7 @@ class SeCuConfig(Config):
     width: int = setting(32, "channels of the first stage of the small encoder")
     dim: int = setting(128, "length of the features (D)", "paper")
     with_predictor: bool = setting(False, "three-layer projection and a predictor behind it, as for ImageNet", "paper")
+    centred: bool = setting(False, "batch normalisation at the end of the projection; steadier in short training")
     n_heads: int = setting(10, "heads; head h has h times as many centres as clusters asked for", "paper")
     epochs: int = setting(400, "passes over the images after epoch 0", "paper")
     warmup: int = setting(10, "of these, epochs in which the learning rate rises", "code")
@@ -175,8 +176,10 @@ class SeCuNet(nn.Module):
         plan = plan_for(config.arch, shape, config.width)
         self.normalise = Normalise(shape[2])
         self.encoder = ResNet(shape[2], plan)
-        project = deep_projection if config.with_predictor else projection
-        self.project = project(plan.n_features, config.dim)
+        if config.with_predictor:
+            self.project = deep_projection(plan.n_features, config.dim)
+        else:
+            self.project = projection(plan.n_features, config.dim, is_centred=config.centred)
         self.predict = predictor(config.dim) if config.with_predictor else None
         self.centres = nn.ParameterList(
             nn.Parameter(unit_columns(torch.randn(config.dim, size)), requires_grad=config.is_by_gradient)

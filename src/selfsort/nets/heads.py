@@ -9,11 +9,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 
-def projection(n_in: int, n_out: int) -> nn.Sequential:
-    """Two layers: Linear(n_in, n_in), batch normalisation, ReLU, Linear(n_in, n_out)."""
-    return nn.Sequential(
-        nn.Linear(n_in, n_in, bias=False), nn.BatchNorm1d(n_in), nn.ReLU(inplace=True), nn.Linear(n_in, n_out)
-    )
+def projection(n_in: int, n_out: int, *, is_centred: bool = False) -> nn.Sequential:
+    """Two layers: Linear(n_in, n_in), batch normalisation, ReLU, Linear(n_in, n_out).
+
+    If centred, a last batch normalisation takes away what all images share, so that they cannot all point one way.
+    """
+    layers = [nn.Linear(n_in, n_in, bias=False), nn.BatchNorm1d(n_in), nn.ReLU(inplace=True), nn.Linear(n_in, n_out)]
+    return nn.Sequential(*layers, *([nn.BatchNorm1d(n_out, affine=False)] if is_centred else []))
 
 
 def deep_projection(n_in: int, n_out: int) -> nn.Sequential:
