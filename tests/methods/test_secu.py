@@ -86,6 +86,7 @@ class TestSettings:
         [
             ({"batch_size": 1}, "batch_size must be at least 2, for batch normalisation; got 1"),
             ({"epochs": 5}, r"warmup must be at least 0 and below epochs \(5\); got 10"),
+            ({"width": 4}, "width must be at least 8; got 4"),
             ({"gamma": 1.1}, "gamma must be between 0 and 1"),
             ({"gamma_upper": 1.0}, "gamma_upper must be above 1, or none; got 1.0"),
             ({"crop_min": 0.0}, "crop_min must be above 0"),

@@ -75,7 +75,7 @@ class TestBlocks:
         assert weight.std().item() == pytest.approx((2 / (64 * 9)) ** 0.5, rel=0.05)
 
     def test_features_are_the_mean_over_the_map(self) -> None:
-        net = ResNet(1, small_plan(16, 16, 4)).eval()
+        net = ResNet(1, small_plan(16, 16, 8)).eval()
         x = torch.rand(3, 1, 16, 16)
         torch.testing.assert_close(net(x), net.maps(x).flatten(2).mean(dim=2))
 

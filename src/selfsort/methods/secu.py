@@ -94,7 +94,9 @@ class SeCuConfig(Config):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("width", "dim", "n_heads", "epochs"):
+        # Backward passes through narrower stages were seen to corrupt memory in a CPU build of torch.
+        self.require("width", self.width >= 8, "be at least 8")
+        for name in ("dim", "n_heads", "epochs"):
             self.require(name, getattr(self, name) >= 1, "be at least 1")
         self.require("batch_size", self.batch_size >= 2, "be at least 2, for batch normalisation")
         self.require("warmup", 0 <= self.warmup < self.epochs, f"be at least 0 and below epochs ({self.epochs})")
