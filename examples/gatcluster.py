@@ -16,7 +16,7 @@ digits = load_digits()
 images = from_array(digits.images / 16)
 known, new = images.subset(slice(0, 1500)), images.subset(slice(1500, None))
 
-config = GATClusterConfig(n_clusters=10, M=500, m2=50, repeats=4, iterations=60, width=0.25, n_restarts=5, lr=0.003)
+config = GATClusterConfig(n_clusters=10, M=500, m2=50, repeats=4, iterations=30, width=0.25, n_restarts=5, lr=0.003)
 device = torch.device("cpu")
 
 # `train` is a generator: one snapshot after every few large batches. It gets images only; the true digits are used
