@@ -298,7 +298,7 @@ class TestColour:
         self, op: int, enhance: Callable[[Image.Image], ImageEnhance.Brightness], factor: float, channels: int
     ) -> None:
         given = batch(channels=channels)
-        changed = _colour.adjust(given.float() / 255, torch.full((6,), op), torch.full((6,), factor))
+        changed = _colour.adjust(given.float() / 255, torch.full((6, 1), op), torch.full((6, 1), factor))
         assert_like_pillow(_primitive.to_bytes(changed), given, lambda image: enhance(image).enhance(factor), atol=2)
 
     @pytest.mark.parametrize("turn", [-0.4, 0.1, 1 / 3])
@@ -317,25 +317,27 @@ class TestColour:
         red = torch.tensor([1.0, 0, 0]).view(1, 3, 1, 1)
         torch.testing.assert_close(_colour.turn_hue(red, torch.tensor([1 / 3])).flatten(), torch.tensor([0.0, 1, 0]))
 
-    def test_one_operation_per_sample(self) -> None:
+    def test_each_sample_gets_its_own_operations_in_its_own_order(self) -> None:
         given = batch(4).float() / 255
-        ops, factors = torch.arange(4), torch.tensor([0.5, 0.5, 0.5, 0.2])
+        ops = torch.tensor([[0, 1, 2, 3], [3, 2, 1, 0], [1, 3, 0, 2], [2, 0, 3, 1]])
+        factors = torch.tensor([0.5, 1.4, 0.3, 0.2])[ops]
         together = _colour.adjust(given, ops, factors)
         for i in range(4):
-            torch.testing.assert_close(
-                together[i : i + 1], _colour.adjust(given[i : i + 1], ops[i : i + 1], factors[i : i + 1])
-            )
+            alone = given[i : i + 1]
+            for slot in range(4):
+                alone = _colour.adjust(alone, ops[i : i + 1, slot : slot + 1], factors[i : i + 1, slot : slot + 1])
+            torch.testing.assert_close(together[i : i + 1], alone)
 
     def test_the_order_is_random_per_sample(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        slots: list[Tensor] = []
+        seen: list[Tensor] = []
 
-        def record(x_BCHW: Tensor, op_B: Tensor, factor_B: Tensor) -> Tensor:
-            slots.append(op_B)
+        def record(x_BCHW: Tensor, op_BS: Tensor, factor_BS: Tensor) -> Tensor:
+            seen.append(op_BS)
             return x_BCHW
 
         monkeypatch.setattr(_colour, "adjust", record)
         ColourJitter(brightness=0.5, contrast=0.5, saturation=0.5, hue=0.1)(torch.zeros(500, 3, 2, 2), seeded())
-        orders = torch.stack(slots, dim=1)
+        (orders,) = seen
         assert torch.equal(orders.sort(dim=1).values, torch.arange(4).expand(500, 4))
         assert len({tuple(order) for order in orders.tolist()}) == 24
 

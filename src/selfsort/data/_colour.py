@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from selfsort.data._geometry import combine
-from selfsort.data._primitive import Primitive, Range, levels, on_rows, per_sample, uniform, whole
+from selfsort.data._primitive import Primitive, Range, levels, per_sample, uniform, whole
 
 _LUMA = (0.299, 0.587, 0.114)
 _N_LEVELS = 256
@@ -27,7 +27,7 @@ def luma(x_BCHW: Tensor) -> Tensor:
     if x_BCHW.shape[1] == 1:
         return x_BCHW
     red, green, blue = x_BCHW.unbind(1)
-    return (_LUMA[0] * red + _LUMA[1] * green + _LUMA[2] * blue).unsqueeze(1)
+    return (_LUMA[0] * red).add_(green, alpha=_LUMA[1]).add_(blue, alpha=_LUMA[2]).unsqueeze(1)
 
 
 def blend(x_BCHW: Tensor, other: Tensor, factor_B: Tensor) -> Tensor:
@@ -63,47 +63,48 @@ class ColourJitter(Primitive):
         ranges = [(-self.hue, self.hue) if op == _HUE else (max(0.0, 1 - amounts[op]), 1 + amounts[op]) for op in used]
         factors_BO = torch.stack([uniform(n, within, generator, device) for within in ranges], dim=1)
         order_BS = uniform((n, len(used)), (0.0, 1.0), generator, device).argsort(dim=1)
-        op_BS = torch.tensor(used, device=device)[order_BS]
-        for op_B, factor_B in zip(op_BS.unbind(1), factors_BO.gather(1, order_BS).unbind(1), strict=True):
-            x_BCHW = adjust(x_BCHW, op_B, factor_B)
-        return x_BCHW
+        return adjust(x_BCHW, torch.tensor(used, device=device)[order_BS], factors_BO.gather(1, order_BS))
 
 
-def adjust(x_BCHW: Tensor, op_B: Tensor, factor_B: Tensor) -> Tensor:
-    """Apply one operation of the colour jitter to each sample, each its own.
+def adjust(x_BCHW: Tensor, op_BS: Tensor, factor_BS: Tensor) -> Tensor:
+    """Apply operations of the colour jitter to each sample, its own ones in its own order.
 
     Brightness, contrast and saturation all blend a picture with a duller one: black, its mean gray, its gray
-    version. So one pass over the batch does all three at once; hue takes the few samples that want it.
+    version. So one pass over the batch does all three at once; hue takes the samples whose turn it is.
     """
-    gray_B1HW = luma(x_BCHW)
-    mean_B111 = gray_B1HW.mean(dim=(2, 3), keepdim=True)
-    dtype = x_BCHW.dtype
-    duller = gray_B1HW * per_sample(op_B == _SATURATION).to(dtype) + mean_B111 * per_sample(op_B == _CONTRAST).to(dtype)
-    is_hue_B = op_B == _HUE
-    changed = blend(x_BCHW, duller, torch.where(is_hue_B, torch.ones_like(factor_B), factor_B))
-    if x_BCHW.shape[1] == 1 or not bool(is_hue_B.any()):
-        return changed
-    return on_rows(changed, is_hue_B, lambda part: turn_hue(part, factor_B[is_hue_B]))
+    is_hue_BS = op_BS == _HUE
+    keep_BS = factor_BS.masked_fill(is_hue_BS, 1.0).to(x_BCHW.dtype)
+    by_gray_BS, by_mean_BS = ((1 - keep_BS) * (op_BS == op) for op in (_SATURATION, _CONTRAST))
+    for slot in range(op_BS.shape[1]):
+        gray_B1HW = luma(x_BCHW)
+        mean_B111 = gray_B1HW.mean(dim=(2, 3), keepdim=True)
+        duller = torch.addcmul(mean_B111 * per_sample(by_mean_BS[:, slot]), gray_B1HW, per_sample(by_gray_BS[:, slot]))
+        x_BCHW = torch.addcmul(duller, x_BCHW, per_sample(keep_BS[:, slot])).clamp_(0, 1)
+        if x_BCHW.shape[1] == 3:
+            rows = is_hue_BS[:, slot].nonzero().squeeze(1)
+            if len(rows):
+                x_BCHW.index_copy_(0, rows, turn_hue(x_BCHW.index_select(0, rows), factor_BS[rows, slot]))
+    return x_BCHW
 
 
 def turn_hue(x_B3HW: Tensor, turn_B: Tensor) -> Tensor:
     """Turn the colour circle of each picture by a share of it, in hue, saturation, value."""
     red, green, blue = x_B3HW.unbind(1)
-    value_BHW, which_BHW = x_B3HW.max(dim=1)
-    chroma_BHW = value_BHW - x_B3HW.amin(dim=1)
-    safe_BHW = chroma_BHW.clamp(min=1e-8)
+    value_B1HW = x_B3HW.amax(dim=1, keepdim=True)
+    chroma_B1HW = value_B1HW - x_B3HW.amin(dim=1, keepdim=True)
+    # Which channel is the strongest, as 0 or 1: arithmetic, because masks are slow.
+    is_red, is_green, _ = (x_B3HW - value_B1HW).sign_().add_(1).unbind(1)
+    is_green = torch.addcmul(is_green, is_green, is_red, value=-1)  # of two equals the first
+    is_blue = 1 - is_red - is_green
     # Sixths of the circle, counted from red; each colour's third is where it is the strongest.
-    hue_BHW = torch.where(
-        which_BHW == 0,
-        (green - blue) / safe_BHW,
-        torch.where(which_BHW == 1, (blue - red) / safe_BHW + 2, (red - green) / safe_BHW + 4),
-    )
-    hue_BHW = hue_BHW + 6 * turn_B.to(x_B3HW.dtype).view(-1, 1, 1)
-    parts = []
-    for sixth in (5, 3, 1):  # red, green, blue: how far the hue is from the channel's own
-        k_BHW = torch.remainder(hue_BHW + sixth, 6)
-        parts.append(value_BHW - chroma_BHW * torch.minimum(k_BHW, 4 - k_BHW).clamp_(0, 1))
-    return torch.stack(parts, dim=1)
+    hue_BHW = torch.addcmul(is_red * (green - blue), is_green, blue - red).addcmul_(is_blue, red - green)
+    hue_BHW.div_(chroma_B1HW.squeeze(1).clamp(min=1e-8)).add_(is_green, alpha=2).add_(is_blue, alpha=4)
+    hue_BHW.add_(6 * turn_B.to(x_B3HW.dtype).view(-1, 1, 1))
+    # A channel is weakest at the hue opposite to its own, and within one sixth of it either way; full beyond two.
+    opposite = torch.tensor([3, 5, 1], device=x_B3HW.device).view(1, 3, 1, 1)
+    away_B3HW = hue_BHW.unsqueeze(1) - opposite
+    away_B3HW.sub_(away_B3HW.div(6).round_(), alpha=6).abs_()
+    return torch.addcmul(value_B1HW, chroma_B1HW, away_B3HW.neg_().add_(2).clamp_(0, 1), value=-1)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -135,4 +135,4 @@ def _move(x_BCHW: Tensor, op_B: Tensor, generator: torch.Generator) -> Tensor:
 def _dull(x_BCHW: Tensor, op_B: Tensor, generator: torch.Generator) -> Tensor:
     """Take brightness, contrast or colour away from each sample."""
     factor_B = uniform(len(x_BCHW), (0.05, 0.95), generator, x_BCHW.device)
-    return adjust(x_BCHW, op_B - _BRIGHTNESS, factor_B)
+    return adjust(x_BCHW, (op_B - _BRIGHTNESS).unsqueeze(1), factor_B.unsqueeze(1))
