@@ -27,7 +27,8 @@ GOLDEN = Path(__file__).parent / "golden" / "tiny-run"
 # The whole command line. A new option is a decision: it is added here in the same commit, or it is not added.
 FROZEN = {
     "fit": """SOURCE --clusters --method --recipe --set --seed --size --fit --gray/--color --where --labels
-        --labels-from-folders --features --max-bad --memory --device --out --resume --max-minutes --json""",
+        --labels-from-folders --features --self-label --start-from --max-bad --memory --device --out --resume
+        --max-minutes --json""",
     "predict": "RUN SOURCE --out --max-bad --device --json",
     "score": "RUN --labels --json",
     "report": "RUNS --out --figures",

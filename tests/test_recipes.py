@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from selfsort import recipes
-from selfsort.api import METHODS
+from selfsort.api import find_method
 from selfsort.errors import InvalidInput
 from selfsort.recipes import RECIPES, Recipe, choose_recipe, recipes_of
 
@@ -47,7 +47,7 @@ def test_an_unknown_recipe_is_refused_with_the_known_ones() -> None:
 
 def test_shipped_recipes_make_valid_settings_and_name_their_source() -> None:
     for recipe in RECIPES:
-        METHODS[recipe.method].config.from_json({"n_clusters": 10, **recipe.settings})
+        find_method(recipe.method).config.from_json({"n_clusters": 10, **recipe.settings})
         assert recipe.source != Recipe("x", "y").source
         assert recipe.name not in ("auto", "default")
     names = [(recipe.method, recipe.name) for recipe in RECIPES]

@@ -205,11 +205,11 @@ class TestFeatures:
     ) -> None:
         start(request_for(npz), tmp_path / "first").fit.run()
 
-        def killed(folder: RunFolder, source: RunFolder) -> None:
+        def killed(folder: RunFolder, source: RunFolder, name: str) -> None:
             assert not (folder.path / "config.json").exists()
             raise KeyboardInterrupt
 
-        monkeypatch.setattr(session, "embed_featuriser", killed)
+        monkeypatch.setattr(session, "embed", killed)
         with pytest.raises(KeyboardInterrupt):
             start(request_for(npz, method="kmeans", features="first"), tmp_path / "second")
         assert not (tmp_path / "second").exists()

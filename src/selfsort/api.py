@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, cast
 
 import numpy as np
@@ -14,10 +15,10 @@ from selfsort.classic import gdl, kmeans, linkage, nmf, path, spectral, umap
 from selfsort.config import Config
 from selfsort.data import ImageSpec, conform
 from selfsort.errors import InvalidInput, invalid
-from selfsort.methods import dac, dbc, gatcluster, jule, secu
+from selfsort.methods import dac, dbc, gatcluster, jule, secu, self_label
 from selfsort.recipes import Choice, choose_recipe
 from selfsort.run import RunFolder
-from selfsort.types import F32, Assignment, FeatureModel, Images, Method, Model
+from selfsort.types import F32, Assignment, FeatureModel, Images, Method, Model, NetworkModel, State
 
 METHODS: dict[str, Method] = {
     method.name: method
@@ -44,11 +45,16 @@ METHODS: dict[str, Method] = {
 
 DEFAULT_METHOD = "jule"
 
+FEATURES_FROM, STARTED_FROM = "features_from", "started_from"
+"""Folders inside a run that hold the models of earlier ones."""
+
 
 def find_method(name: str) -> Method:
     """Look a method up by name; a near miss is named."""
     if name in METHODS:
         return METHODS[name]
+    if name == self_label.NAME:  # not in the list: it cannot start by itself
+        return self_label.METHOD
     close = difflib.get_close_matches(name, METHODS, n=1, cutoff=0.4)
     hint = f"Did you mean {close[0]}?" if close else "`selfsort methods` lists them."
     raise invalid("--method", f"be one of {', '.join(METHODS)}", repr(name), hint)
@@ -94,13 +100,39 @@ class FeatureRunModel:
         return Assignment(features, self.classic.assign(features))
 
 
+def continued(method: Method, earlier: RunFolder, device: torch.device) -> Method:
+    """Return the method as it begins with what an earlier run has learned."""
+    if method.name == self_label.NAME:
+        return replace(method, train=partial(self_label.train_from, _network_model(earlier, device)))
+    name = earlier.field("method", str)
+    if method.train_from is None or name != method.name:
+        raise InvalidInput(
+            f"{method.name} cannot begin with a run of {name}. Expected a method that can be continued, and a run of "
+            "its own, such as secu. Leave --start-from out, or refine the run with --self-label."
+        )
+    return replace(method, train=partial(method.train_from, earlier.read_state("model.safetensors")))
+
+
+def _network_model(folder: RunFolder, device: torch.device) -> NetworkModel:
+    model = load_model(folder, device)
+    if not isinstance(model, NetworkModel):
+        raise InvalidInput(
+            f"{folder.field('method', str)} does not label images by a network alone, so its runs cannot be refined. "
+            "Expected a run of a method such as secu, dac or gatcluster. Give such a run to --self-label."
+        )
+    return model
+
+
 def load_model(folder: RunFolder, device: torch.device) -> Model:
     """Rebuild the fitted model of a finished run."""
+    if folder.config["method"] == self_label.NAME:
+        start = _network_model(RunFolder.open(folder.path / STARTED_FROM), device)
+        return _rebuilt(folder, lambda state: self_label.SelfLabelModel(start, state, device))
     model = _restore(folder, device)
-    if not (folder.path / "features_from").is_dir():
+    if not (folder.path / FEATURES_FROM).is_dir():
         return model
     layer = str(folder.config.get("features_layer", "top"))
-    featuriser = load_featuriser(RunFolder.open(folder.path / "features_from"), device, layer)
+    featuriser = load_featuriser(RunFolder.open(folder.path / FEATURES_FROM), device, layer)
     return FeatureRunModel(featuriser, cast(FeatureModel, model))
 
 
@@ -112,8 +144,13 @@ def load_featuriser(folder: RunFolder, device: torch.device, layer: str = "top")
 def _restore(folder: RunFolder, device: torch.device) -> Model:
     method = find_method(folder.config["method"])
     config = method.config.from_json(folder.config["settings"])
+    return _rebuilt(folder, lambda state: method.restore(config, state, device=device))
+
+
+def _rebuilt(folder: RunFolder, restore: Callable[[State], Model]) -> Model:
+    """Turn the errors of a damaged model file into our own."""
     try:
-        return method.restore(config, folder.read_state("model.safetensors"), device=device)
+        return restore(folder.read_state("model.safetensors"))
     except InvalidInput:
         raise
     except (KeyError, TypeError, ValueError, IndexError) as error:
@@ -123,14 +160,16 @@ def _restore(folder: RunFolder, device: torch.device) -> Model:
         ) from error
 
 
-def embed_featuriser(folder: RunFolder, source: RunFolder) -> None:
+def embed(folder: RunFolder, source: RunFolder, name: str) -> None:
     """Copy the model of another run into this one, so that the folder stays complete by itself."""
-    if (source.path / "features_from").is_dir():
+    if (source.path / FEATURES_FROM).is_dir() or source.config["method"] == self_label.NAME:
         raise InvalidInput(
-            f"{source.path} was itself clustered on another run's features. Expected a run that made its features. "
-            "Give that first run to --features."
+            f"{source.path} was itself made from another run. Expected a run that made its own network. "
+            "Give that first run instead."
         )
-    inner = RunFolder.create(folder.path / "features_from", {k: v for k, v in source.config.items() if k != "format"})
+    # A second stage's model is whole; what it began with is not needed any more.
+    described = {key: value for key, value in source.config.items() if key not in ("format", STARTED_FROM)}
+    inner = RunFolder.create(folder.path / name, described)
     inner.write_state("model.safetensors", source.read_state("model.safetensors"))
 
 

@@ -28,6 +28,7 @@ from selfsort.errors import CannotWrite, Interrupted, InvalidInput, SelfsortErro
 
 if TYPE_CHECKING:
     from selfsort.fitting import Outcome
+    from selfsort.run import RunFolder
     from selfsort.session import Session
 
 
@@ -120,6 +121,12 @@ def fit(
     features: Annotated[
         str | None, typer.Option(help="Cluster the features of another run (RUN or RUN:layer) in place of pixels.")
     ] = None,
+    self_label: Annotated[
+        Path | None, typer.Option(help="Refine this finished run by its own confident answers.", show_default=False)
+    ] = None,
+    start_from: Annotated[
+        Path | None, typer.Option(help="Begin with the network of this finished run.", show_default=False)
+    ] = None,
     max_bad: MaxBadOption = 0.05,
     memory: Annotated[str | None, typer.Option(help="Memory for pixels, as 8G; default half of RAM.")] = None,
     device: DeviceOption = "auto",
@@ -137,31 +144,52 @@ def fit(
             _refuse_changes(context)
             session = sessions.resume(resume, source=source, device=None if device == "auto" else device)
         else:
-            if source is None:
+            earlier = _earlier_run(self_label, start_from, method)
+            reading = None
+            if source is not None:
+                reading = sessions.Reading(
+                    path=source,
+                    size=sessions.parse_size(size),
+                    channels=sessions.channels_of(gray),
+                    fit=fit_mode.value,
+                    where=where,
+                    labels=labels,
+                    labels_from_folders=labels_from_folders,
+                    max_bad=max_bad,
+                    memory_bytes=sessions.parse_memory(memory),
+                )
+            elif earlier is None:
                 raise InvalidInput("SOURCE is missing. Expected a folder, a list file or an array file. Name one.")
-            reading = sessions.Reading(
-                path=source,
-                size=sessions.parse_size(size),
-                channels=sessions.channels_of(gray),
-                fit=fit_mode.value,
-                where=where,
-                labels=labels,
-                labels_from_folders=labels_from_folders,
-                max_bad=max_bad,
-                memory_bytes=sessions.parse_memory(memory),
-            )
+            if earlier is not None:
+                reading = sessions.reading_like(earlier, reading)
+                clusters = clusters or str(earlier.n_clusters)
+            assert reading is not None
             request = sessions.Request(
                 reading=reading,
                 clusters=sessions.parse_clusters(clusters),
-                method=method or DEFAULT_METHOD,
+                method="self-label" if self_label is not None else method or DEFAULT_METHOD,
                 recipe=recipe,
                 settings=tuple(set_ or ()),
                 seed=seed,
                 features=features,
+                start_from=earlier,
                 device=device,
             )
             session = sessions.start(request, out)
         _fit_and_tell(session, max_minutes, json_)
+
+
+def _earlier_run(self_label: Path | None, start_from: Path | None, method: str | None) -> RunFolder | None:
+    """Open the run that a new one goes on from, if there is one."""
+    from selfsort.session import open_finished
+
+    if self_label is not None and (start_from is not None or method is not None):
+        raise InvalidInput(
+            "--self-label refines a run as it is, so --method and --start-from do not go with it. Expected one of "
+            "them. Leave the others out."
+        )
+    path = self_label or start_from
+    return None if path is None else open_finished(path)
 
 
 def _refuse_changes(context: typer.Context) -> None:

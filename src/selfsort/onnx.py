@@ -11,7 +11,6 @@ import json
 import tempfile
 import warnings
 from pathlib import Path
-from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -21,7 +20,7 @@ from selfsort.api import load_model
 from selfsort.data import ImageSpec
 from selfsort.errors import InvalidInput, missing_extra
 from selfsort.run import RunFolder, write_whole
-from selfsort.types import Json
+from selfsort.types import Json, NetworkModel
 
 _OPSET = 17
 
@@ -30,15 +29,6 @@ _FIT = {
     "stretch": "scale each side on its own to height x width",
     "pad": "scale until both sides fit into height x width, fill up evenly on both sides with white (255)",
 }
-
-
-@runtime_checkable
-class NetworkModel(Protocol):
-    """A model that is one network: what `--to onnx` asks of a method."""
-
-    def network(self) -> nn.Module:
-        """Return a module from images (B, C, H, W) in [0, 1] to soft assignments (B, K) and features (B, D)."""
-        ...
 
 
 class _FromPixels(nn.Module):

@@ -147,8 +147,26 @@ _SECU: tuple[Recipe, ...] = (
     Recipe("cpu", "secu", _SECU_CPU, "ours: a small network and short training, for a CPU", is_cpu_sized=True),
 )
 
+_SELF_LABEL: tuple[Recipe, ...] = (
+    Recipe(
+        "scan",
+        "self-label",
+        {
+            **{"epochs": 200, "warmup": 0, "threshold": 0.99, "balanced": True, "batch_size": 1000},
+            **{"optimizer": "adam", "lr": 1e-4},
+        },
+        "Van Gansbeke et al. 2020, released code",
+    ),
+    Recipe(
+        "cpu",
+        "self-label",
+        {"epochs": 12, "warmup": 3, "batch_size": 256},
+        "ours: fewer epochs and smaller batches, for a CPU",
+        is_cpu_sized=True,
+    ),
+)
 
-RECIPES: tuple[Recipe, ...] = (*_DBC, *_JULE, *_GAT, *_SECU)
+RECIPES: tuple[Recipe, ...] = (*_DBC, *_JULE, *_GAT, *_SECU, *_SELF_LABEL)
 
 
 def recipes_of(method: str) -> list[Recipe]:

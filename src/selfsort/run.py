@@ -156,8 +156,9 @@ class RunFolder:
             )
         for key, kind in (("method", str), ("settings", dict), ("seed", int), ("image", dict)):
             run.field(key, kind)
-        if "features_from" in run.config and not (path / "features_from").is_dir():
-            raise _damaged(path / "features_from", "it is missing")
+        for inner in ("features_from", "started_from"):
+            if inner in run.config and not (path / inner).is_dir():
+                raise _damaged(path / inner, "it is missing")
         return run
 
     def field(self, name: str, kind: type[T]) -> T:

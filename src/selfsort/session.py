@@ -7,7 +7,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, get_type_hints
 
-from selfsort.api import DEFAULT_METHOD, embed_featuriser, find_method, load_featuriser, make_config
+from selfsort.api import (
+    DEFAULT_METHOD,
+    FEATURES_FROM,
+    STARTED_FROM,
+    continued,
+    embed,
+    find_method,
+    load_featuriser,
+    make_config,
+)
 from selfsort.config import fits, parse_settings
 from selfsort.data import Dataset, ImageSpec, read_source
 from selfsort.errors import InvalidInput, invalid
@@ -80,6 +89,8 @@ class Request:
     seed: int = 0
     features: str | None = None
     """Another run, as PATH or PATH:layer."""
+    start_from: RunFolder | None = None
+    """A finished run whose model is the beginning of this one."""
     device: str = "auto"
 
 
@@ -101,6 +112,8 @@ class Session:
 def start(request: Request, out: Path | None) -> Session:
     """Check the request, read the images and create the run folder."""
     method = find_method(request.method)
+    if method.name == "self-label" and request.start_from is None:
+        raise InvalidInput("self-labelling needs a run to refine. Expected one. Use selfsort fit --self-label RUN.")
     settings = parse_settings(method.config, request.settings)
     if "n_clusters" in settings:
         raise InvalidInput("--set n_clusters says twice how many clusters to find. Expected it once. Use --clusters.")
@@ -114,6 +127,9 @@ def start(request: Request, out: Path | None) -> Session:
     config, choice = make_config(
         method, request.clusters, settings, recipe=request.recipe, shape=dataset.images.shape, device=device
     )
+    if request.start_from is not None:
+        refuse_other_images(request.start_from, dataset)
+        method = continued(method, request.start_from, device)
     fit = Fit(
         images=dataset.images,
         method=method,
@@ -127,13 +143,17 @@ def start(request: Request, out: Path | None) -> Session:
     fit.check()
     described = run_config(fit, choice, dataset.spec, fingerprint=dataset.fingerprint, source=request.reading.to_json())
     if features_run is not None:
-        described |= {"features_from": str(features_run.path), "features_layer": layer}
+        described |= {FEATURES_FROM: str(features_run.path), "features_layer": layer}
+    if request.start_from is not None:
+        described |= {STARTED_FROM: str(request.start_from.path), "refines": request.start_from.field("method", str)}
     with RunFolder.creating(out or free_name(request), described) as folder:
         folder.write_json("ingest.json", dataset.ingest)
         if dataset.labels is not None:
             folder.save_truth(dataset.labels, dataset.label_names)
         if features_run is not None:
-            embed_featuriser(folder, features_run)
+            embed(folder, features_run, FEATURES_FROM)
+        if request.start_from is not None:
+            embed(folder, request.start_from, STARTED_FROM)
     fit.folder = folder
     return Session(fit, folder, dataset)
 
@@ -157,8 +177,10 @@ def resume(path: Path, *, source: str | None = None, device: str | None = None) 
     method = find_method(folder.field("method", str))
     torch_device = choose_device(device or folder.field("device", str))
     featuriser = None
-    if (folder.path / "features_from").is_dir():
-        inner = RunFolder.open(folder.path / "features_from")
+    if (folder.path / STARTED_FROM).is_dir():
+        method = continued(method, RunFolder.open(folder.path / STARTED_FROM), torch_device)
+    if (folder.path / FEATURES_FROM).is_dir():
+        inner = RunFolder.open(folder.path / FEATURES_FROM)
         featuriser = load_featuriser(inner, torch_device, str(folder.config.get("features_layer", "top")))
     fit = Fit(
         images=dataset.images,
@@ -172,6 +194,33 @@ def resume(path: Path, *, source: str | None = None, device: str | None = None) 
         featuriser=featuriser,
     )
     return Session(fit, folder, dataset)
+
+
+def reading_like(earlier: RunFolder, given: Reading | None) -> Reading:
+    """How to read images for a run that goes on from another: its own source, or a new one in the same form."""
+    if given is None:
+        return Reading.from_json(earlier.field("source", dict))
+    spec = ImageSpec.from_json(earlier.field("image", dict))
+    size = given.size if given.size is not None else min(spec.height, spec.width)
+    channels: Literal[1, 3] = 1 if spec.channels == 1 else 3
+    return replace(given, size=size, channels=given.channels or channels)
+
+
+def refuse_other_images(earlier: RunFolder, dataset: Dataset) -> None:
+    """The network of a run takes images of one shape only."""
+    spec = ImageSpec.from_json(earlier.field("image", dict))
+    if dataset.images.shape != spec.shape:
+        raise InvalidInput(
+            f"the images have shape {dataset.images.shape}. The run {earlier.path} was made from {spec.shape} (height, "
+            "width, channels). Bring them to that form with --size, --fit and --gray or --color."
+        )
+
+
+def open_finished(path: Path) -> RunFolder:
+    """Open a run that has a model to go on from."""
+    folder = RunFolder.open(path)
+    folder.label_table()
+    return folder
 
 
 def summary(session: Session, outcome: Outcome) -> Json:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,7 @@ from selfsort.errors import invalid
 
 if TYPE_CHECKING:
     import torch
+    from torch import nn
 
 U8 = npt.NDArray[np.uint8]
 I64 = npt.NDArray[np.int64]
@@ -102,6 +103,15 @@ class FeatureModel(Model, Protocol):
         ...
 
 
+@runtime_checkable
+class NetworkModel(Model, Protocol):
+    """A model that is one network: it can be exported, and refined by self-labelling."""
+
+    def network(self) -> nn.Module:
+        """Return a module from images (B, C, H, W) in [0, 1] to soft assignments (B, K) and features (B, D)."""
+        ...
+
+
 @dataclass(frozen=True, eq=False)
 class Clustering:
     """The result of a finished run."""
@@ -156,6 +166,23 @@ class Train(Protocol):
         ...
 
 
+class TrainFrom(Protocol):
+    """How a method goes on from a finished run of its own."""
+
+    def __call__(
+        self,
+        start: State,
+        images: Images,
+        config: Any,
+        *,
+        device: torch.device,
+        seed: int,
+        resume: State | None = None,
+    ) -> Iterator[Snapshot]:
+        """Same as `Train`, beginning with that run's model."""
+        ...
+
+
 class TrainOnFeatures(Protocol):
     """How the classical methods cluster features somebody else has made."""
 
@@ -196,3 +223,5 @@ class Method:
     """True if `apply` on the training images gives back exactly the fitted labels."""
     train_on_features: TrainOnFeatures | None = None
     """Given by the classical methods; their models are `FeatureModel`s."""
+    train_from: TrainFrom | None = None
+    """Given by methods that can begin with the model of an earlier run."""

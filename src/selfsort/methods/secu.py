@@ -545,4 +545,5 @@ METHOD = Method(
     train=train,
     restore=restore,
     is_inductive=True,
+    train_from=train_from,
 )

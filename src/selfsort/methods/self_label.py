@@ -1,0 +1,321 @@
+"""Self-labelling: a network that already sorts images is trained on its own confident answers.
+
+Van Gansbeke et al., "SCAN: Learning to Classify Images without Labels", ECCV 2020 (the step); Qian, ICCV 2023 (its
+settings for SeCu).
+
+The network of a finished run looks at each image as it is (the weak view). Where it is sure, its answer becomes the
+label that a strongly changed copy of the same image (the strong view) must be given. At first all images keep the
+labels of that run, so that the network gets used to strong views before it chooses for itself.
+
+Shape letters: B batch, K clusters, D features.
+
+Where we differ from the papers:
+- Any model that is one network can be refined, also DAC's and GATCluster's, not only SeCu's.
+- Answers are asked for in evaluation mode; SCAN asks in training mode.
+- One number, the sharpness of the assignments, is trained too: a head whose softmax cannot exceed the threshold, as
+  SeCu's at a high temperature, would otherwise never be sure.
+- The learning rate is not published for SeCu; ours is 0.01, falling as a cosine.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from selfsort import training
+from selfsort.config import Config, setting
+from selfsort.data.augment import CutOut, Flip, Policy, RandomOps, augment
+from selfsort.errors import InvalidInput, invalid
+from selfsort.types import F32, I64, Arrays, Assignment, Clustering, Images, Method, NetworkModel, Snapshot, State
+
+NAME = "self-label"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SelfLabelConfig(Config):
+    """Settings; the defaults are those published for SeCu."""
+
+    epochs: int = setting(100, "passes over the images", "paper")
+    warmup: int = setting(10, "of these, epochs in which all images keep the labels of the run", "paper")
+    threshold: float = setting(0.9, "how sure the network must be of an image to learn from it", "paper")
+    balanced: bool = setting(False, "weigh images by 1/frequency of their cluster in the batch, as SCAN does", "code")
+    batch_size: int = setting(1024, "images per step", "paper")
+    optimizer: Literal["sgd", "adam"] = setting("sgd", "adam is SCAN's", "paper")
+    lr: float = setting(0.01, "highest learning rate; not published")
+    momentum: float = setting(0.9, "of sgd", "paper")
+    weight_decay: float = setting(1e-4, "of either", "code")
+    n_ops: int = setting(4, "random operations on a strong view", "code")
+    cutout: int = setting(16, "largest side of the square cut out of a strong view, at most half of the image", "code")
+    flip: Literal["auto", "on", "off"] = setting("auto", "mirror strong views; auto: in colour images only")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.require("epochs", self.epochs >= 1, "be at least 1")
+        self.require("warmup", 0 <= self.warmup <= self.epochs, f"be between 0 and epochs ({self.epochs})")
+        self.require("threshold", 0 <= self.threshold < 1, "be at least 0 and below 1")
+        self.require("batch_size", self.batch_size >= 2, "be at least 2, for batch normalisation")
+        self.require("lr", self.lr > 0, "be positive")
+        for name in ("momentum", "weight_decay", "n_ops", "cutout"):
+            self.require(name, getattr(self, name) >= 0, "be at least 0")
+
+
+# --- equations -----------------------------------------------------------------------------------------------------
+
+
+def select(p_BK: Tensor, threshold: float) -> tuple[Tensor, Tensor]:
+    """Return the answers to the weak views, and which of them are sure enough to learn from."""
+    sure_B, y_B = p_BK.max(dim=1)
+    return y_B, sure_B > threshold
+
+
+def label_loss(log_p_BK: Tensor, y_B: Tensor, *, is_balanced: bool = False) -> Tensor:
+    """Cross-entropy of strong views; balanced, every cluster in the batch weighs the same.
+
+    >>> p_BK = torch.tensor([[0.5, 0.5], [0.5, 0.5], [0.9, 0.1]])
+    >>> round(label_loss(p_BK.log(), torch.tensor([0, 0, 1]), is_balanced=True).item(), 4)  # (log 2 + log 10) / 2
+    1.4979
+    """
+    if not is_balanced:
+        return F.nll_loss(log_p_BK, y_B)
+    counts_K = torch.bincount(y_B, minlength=log_p_BK.shape[1])
+    weights_K = torch.where(counts_K > 0, len(y_B) / counts_K.clamp(min=1), 0.0).to(log_p_BK)
+    return F.nll_loss(log_p_BK, y_B, weight=weights_K)
+
+
+def learning_rate(done: float, config: SelfLabelConfig) -> float:
+    """A cosine from the highest rate to zero; `done` is the share of the training that is over."""
+    return config.lr * 0.5 * (1 + math.cos(math.pi * min(done, 1.0)))
+
+
+def strong_policy(shape: tuple[int, int, int], config: SelfLabelConfig) -> Policy:
+    """Mirror, a few random operations, and a square cut out."""
+    height, width, channels = shape
+    is_mirrored = config.flip == "on" or (config.flip == "auto" and channels == 3)
+    side = min(config.cutout, height // 2, width // 2)
+    start: Policy = (Flip(),) if is_mirrored else ()
+    return (*start, RandomOps(n=config.n_ops), *((CutOut(size=side),) if side else ()))
+
+
+# --- network -------------------------------------------------------------------------------------------------------
+
+
+class Refined(nn.Module):
+    """The network of a run, its assignments raised to a power that is learned."""
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+        for weight in self.network.parameters():
+            weight.requires_grad_(True)
+        self.log_sharpness = nn.Parameter(torch.zeros(()))
+
+    def log_soft(self, x_BCHW: Tensor) -> tuple[Tensor, Tensor]:
+        """Return logarithms of the assignments (B, K), and features (B, D)."""
+        soft_BK, features_BD = self.network(x_BCHW)
+        log_BK = soft_BK.clamp(min=1e-12).log() * self.log_sharpness.exp()
+        return F.log_softmax(log_BK, dim=1), features_BD
+
+    def forward(self, x_BCHW: Tensor) -> tuple[Tensor, Tensor]:
+        """Return assignments (B, K) and features (B, D)."""
+        log_BK, features_BD = self.log_soft(x_BCHW)
+        return log_BK.exp(), features_BD
+
+
+def look(net: Refined, images: Images, device: torch.device) -> Assignment:
+    """Assign all images, in evaluation mode and as they are."""
+    height, width, _ = images.shape
+    # Divides the 4,096 images that a saved run is predicted in, so that the same products are computed again.
+    chunk = 2 ** min(11, max(3, 18 - math.ceil(math.log2(height * width))))
+    pixels, was_training = training.PixelTensor(images, device), net.training
+    net.eval()
+    with torch.inference_mode():
+        parts = [[training.to_numpy(out) for out in net(pixels.floats(idx))] for idx in pixels.chunks(chunk)]
+    net.train(was_training)
+    soft: F32 = np.concatenate([part[0] for part in parts])
+    features: F32 = np.concatenate([part[1] for part in parts])
+    return Assignment(features, soft)
+
+
+# --- training ------------------------------------------------------------------------------------------------------
+
+
+class _Run:
+    """Everything that changes while training; all of it is in the resume state."""
+
+    def __init__(
+        self, model: NetworkModel, images: Images, config: SelfLabelConfig, device: torch.device, seed: int
+    ) -> None:
+        self.images, self.config, self.device = images, config, device
+        self.net = Refined(model.network()).to(device)
+        weights = list(self.net.parameters())
+        self.optimizer: torch.optim.Optimizer = (
+            torch.optim.SGD(weights, config.lr, momentum=config.momentum, weight_decay=config.weight_decay)
+            if config.optimizer == "sgd"
+            else torch.optim.Adam(weights, config.lr, weight_decay=config.weight_decay)
+        )
+        self.shuffling = training.torch_generator(seed, "batches")
+        self.viewing = training.torch_generator(seed, "views", device)
+        self.fixed_N = torch.zeros(0, dtype=torch.int64)  # labels of the run that is refined
+        self.latest_N = torch.zeros(0, dtype=torch.int64)  # answers to the weak views, as last seen
+        self.epoch = 0
+
+    def ask(self) -> None:
+        """Keep what the network says before anything is trained."""
+        labels = look(self.net, self.images, self.device).labels
+        self.fixed_N, self.latest_N = torch.from_numpy(labels), torch.from_numpy(labels.copy())
+
+    def load(self, state: State) -> None:
+        """Go on from a saved state."""
+        self.epoch = int(state.meta["epoch"])
+        training.unpack_module("net", self.net, state.arrays)
+        training.unpack_optimizer("optimizer", self.optimizer, state.arrays)
+        training.unpack_generator(self.shuffling, state.arrays["shuffling"])
+        training.unpack_generator(self.viewing, state.arrays["viewing"])
+        self.fixed_N = torch.from_numpy(state.arrays["fixed"].copy())
+        self.latest_N = torch.from_numpy(state.arrays["latest"].copy())
+
+    def state(self) -> State:
+        arrays: Arrays = {
+            **training.pack_module("net", self.net),
+            **training.pack_optimizer("optimizer", self.optimizer),
+            "fixed": training.to_numpy(self.fixed_N),
+            "latest": training.to_numpy(self.latest_N),
+            "shuffling": training.pack_generator(self.shuffling),
+            "viewing": training.pack_generator(self.viewing),
+        }
+        return State(arrays, {"epoch": self.epoch})
+
+    def train_epoch(self) -> tuple[training.EpochStats, float]:
+        """One pass; also returns the share of the images that were learned from."""
+        config, pixels = self.config, training.PixelTensor(self.images, self.device)
+        policy = strong_policy(self.images.shape, config)
+        n_steps, n_done, n_sure = -(-len(pixels) // config.batch_size), 0, 0
+
+        def step(batch_B: Tensor) -> Tensor | None:
+            nonlocal n_done, n_sure
+            self.optimizer.param_groups[0]["lr"] = learning_rate(
+                (self.epoch + n_done / n_steps) / config.epochs, config
+            )
+            n_done += 1
+            x_BCHW = pixels.floats(batch_B)
+            y_B, is_sure_B = self.answers(batch_B, x_BCHW)
+            strong_BCHW = augment(x_BCHW, policy, self.viewing)
+            if int(is_sure_B.sum()) < 2:  # nothing to learn from; and batch normalisation needs two
+                return None
+            n_sure += int(is_sure_B.sum())
+            self.net.train()
+            log_p_BK, _ = self.net.log_soft(strong_BCHW)
+            return label_loss(log_p_BK[is_sure_B], y_B[is_sure_B], is_balanced=config.balanced)
+
+        batches = training.shuffled_batches(len(pixels), config.batch_size, self.shuffling)
+        what = f"self-labelling, epoch {self.epoch + 1} of {config.epochs}"
+        stats = training.run_epoch(step, batches, self.optimizer, what=what, total=len(pixels))
+        return stats, n_sure / len(pixels)
+
+    def answers(self, batch_B: Tensor, x_BCHW: Tensor) -> tuple[Tensor, Tensor]:
+        """Labels for a batch and which of them count: those of the run at first, then the network's own if sure."""
+        if self.epoch < self.config.warmup:
+            y_B = self.fixed_N[batch_B].to(self.device)
+            return y_B, torch.ones_like(y_B, dtype=torch.bool)
+        self.net.eval()
+        with torch.no_grad():
+            y_B, is_sure_B = select(self.net(x_BCHW)[0], self.config.threshold)
+        self.latest_N[batch_B] = y_B.cpu()
+        return y_B, is_sure_B
+
+
+def train_from(
+    model: NetworkModel,
+    images: Images,
+    config: SelfLabelConfig,
+    *,
+    device: torch.device,
+    seed: int,
+    resume: State | None = None,
+) -> Iterator[Snapshot]:
+    """Refine the model of a finished run; one snapshot per epoch."""
+    run = _Run(model, images, config, device, seed)
+    if resume is None:
+        run.ask()
+    else:
+        run.load(resume)
+    while run.epoch < config.epochs:
+        before_N = run.latest_N.clone()
+        stats, share = run.train_epoch()
+        run.epoch += 1
+        phase = "fixed labels" if run.epoch <= config.warmup else "own labels"
+        changed = float((before_N != run.latest_N).double().mean())
+        event = {"phase": phase, **stats.event(), "learned_from": share, "changed": changed}
+        result = _result(run) if run.epoch == config.epochs else None
+        labels: I64 = run.latest_N.numpy().copy() if result is None else result.labels
+        yield Snapshot(run.epoch, config.epochs, labels, event, run.state, result)
+
+
+def _result(run: _Run) -> Clustering:
+    found = look(run.net, run.images, run.device)
+    model = State(training.pack_module("net", run.net), {"shape": list(run.images.shape)})
+    return Clustering(
+        found.labels, found.soft, found.features, model, {"labels_before": training.to_numpy(run.fixed_N)}
+    )
+
+
+class SelfLabelModel:
+    """The refined network."""
+
+    def __init__(self, model: NetworkModel, state: State, device: torch.device) -> None:
+        height, width, channels = (int(side) for side in state.meta["shape"])
+        self.shape, self.device = (height, width, channels), device
+        self.net = Refined(model.network()).to(device)
+        training.unpack_module("net", self.net, state.arrays)
+        self.net.eval()
+
+    def apply(self, images: Images, layer: str = "top") -> Assignment:
+        """Return features and assignments."""
+        if images.shape != self.shape:
+            raise InvalidInput(
+                f"the images have shape {images.shape}. This model was trained on {self.shape} (height, width, "
+                "channels). Bring them to that size with selfsort.data.conform."
+            )
+        if layer != "top":
+            raise invalid("the layer", "be top, the only one this network gives", repr(layer), "Leave it out.")
+        return look(self.net, images, self.device)
+
+    def network(self) -> nn.Module:
+        """Return images (B, C, H, W) in [0, 1] to assignments and features as one module."""
+        return self.net.eval()
+
+
+def train(
+    images: Images, config: SelfLabelConfig, *, device: torch.device, seed: int, resume: State | None = None
+) -> Iterator[Snapshot]:
+    """Refuse: there is nothing to refine without a finished run."""
+    raise InvalidInput(
+        "self-labelling refines a finished run, and none was given. Expected one. Use selfsort fit --self-label RUN."
+    )
+
+
+def restore(config: SelfLabelConfig, state: State, *, device: torch.device) -> SelfLabelModel:
+    """Refuse: the network's form is that of the run that was refined."""
+    raise InvalidInput(
+        "a self-labelled model cannot be rebuilt without the run it came from. Expected its folder started_from. "
+        "Restore the run folder, or fit again."
+    )
+
+
+METHOD = Method(
+    name=NAME,
+    summary="refine a finished run: train its network on its own confident answers",
+    source="Van Gansbeke et al.: SCAN, ECCV 2020; Qian, ICCV 2023",
+    config=SelfLabelConfig,
+    train=train,
+    restore=restore,
+    is_inductive=True,
+)
+"""Not in METHODS: it cannot start by itself. `api.continued` gives it the run to refine."""
