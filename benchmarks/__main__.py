@@ -42,6 +42,19 @@ GOALS = (
     Goal("jule", "jule_epoch_overhead", 1.3, True, "a JULE epoch, mining included, over the bare network"),
     Goal("dbc", "fcae_epoch_overhead", 1.2, True, "an epoch of the auto-encoder over the bare network"),
     Goal("dbc", "dbc_epoch_overhead", 1.2, True, "an epoch of boosting over the bare network"),
+    Goal(
+        "dac",
+        "dac_pass_overhead",
+        1.25,
+        True,
+        "a pool of DAC, targets and moved images included, over the bare network",
+    ),
+    Goal(
+        "augment", "augment_over_pillow", 10.0, False, "affine and colour, a batch over one picture at a time in Pillow"
+    ),
+    Goal("augment", "augment_share_dac", 0.1, True, "share of DAC's training that goes into moved images"),
+    Goal("augment", "augment_share_gatcluster", 0.1, True, "the same of GATCluster's"),
+    Goal("augment", "augment_share_secu", 0.1, True, "the same of SeCu's"),
     Goal("gatcluster", "gat_step1_overhead", 1.1, True, "targets of a large batch over the bare forward pass"),
     Goal("gatcluster", "gat_step2_overhead", 1.2, True, "a pass of step 2 over the bare network"),
     Goal("gatcluster", "gat_kmeans_share", 0.05, True, "k-means as a share of an iteration"),
