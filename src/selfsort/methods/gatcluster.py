@@ -39,12 +39,11 @@ from selfsort.classic.kmeans import kmeans
 from selfsort.config import Config, setting
 from selfsort.data.augment import Affine, ColourJitter, Flip, Policy, augment
 from selfsort.errors import InvalidInput, invalid
-from selfsort.nets.attention import GATNet, Prepare, plan_network
+from selfsort.nets.attention import GATNet, LabelPath, Prepare, plan_network
 from selfsort.types import F32, Arrays, Assignment, Clustering, Images, Method, Snapshot, State
 
 _EPS = 1e-5
 """In norms, balancing denominators, and under every logarithm (released code)."""
-
 # Kept for the figures: images of a stage, images of each cluster whose attention is shown.
 _N_KEPT, _N_EXAMPLES = 1000, 4
 
@@ -111,6 +110,7 @@ class GATClusterConfig(Config):
         self.require("std", min(self.std) > 0, "be positive")
         self.require("flip", self.flip == "auto" or 0 <= self.flip <= 1, "be auto or between 0 and 1")
         self.require("TI", self.TI or self.SM or self.AM, "be on if SM and AM are off", "Leave one of them on.")
+        view_policy(self, 3)  # refuses changes that cannot be made
 
 
 # --- equations -----------------------------------------------------------------------------------------------------
@@ -127,7 +127,7 @@ def balanced_target(l_MK: Tensor, power: int) -> Tensor:
 
 
 def trusted_clusters(c_M: Tensor, n_clusters: int, min_share: float) -> tuple[Tensor, bool]:
-    """Guard the clusters of k-means: if one is missing or tiny, every image stands for itself. Tells if it did."""
+    """Guard k-means: if a cluster is missing or tiny, every image stands for itself. Also tells if that is so."""
     sizes = torch.bincount(c_M, minlength=n_clusters)
     is_sound = int(sizes.min()) > 0 and float(sizes.min()) >= min_share * len(c_M) / n_clusters
     return (c_M, False) if is_sound else (torch.arange(len(c_M), device=c_M.device), True)
@@ -228,7 +228,7 @@ def look(net: GATNet, images: Images, device: torch.device, *, with_maps: bool =
     with torch.inference_mode():
         for idx in pixels.chunks(chunk):
             l_BK, features_BD, map_BKhw = net.describe(pixels.floats(idx))
-            parameters, attention = features_BD[:, :0], features_BD[:, :0, None]
+            parameters, attention = features_BD[:, :0], features_BD.new_zeros(len(idx), 0, 0)
             if net.attention is not None and net.attention.kind == "gaussian":
                 parameters = net.attention.parameters_of(map_BKhw)
             if net.attention is not None and with_maps:
@@ -301,15 +301,15 @@ class _Run:
         """Step 1: label features of unchanged images, in evaluation mode."""
         self.net.eval()
         with torch.inference_mode():
-            parts = [self.net.label(self.pixels.floats(rows)) for rows in torch.split(rows_M, self.config.m1)]
-            found = torch.cat(parts)
+            found = torch.cat(
+                [self.net.label(self.pixels.floats(rows)) for rows in torch.split(rows_M, self.config.m1)]
+            )
         # A copy made outside may take part in what is differentiated later.
         return found.clone()
 
     def change(self, rows_B: Tensor) -> Tensor:
         """Return changed copies of images, gray where the network wants gray."""
-        changed = augment(self.pixels.floats(rows_B), self.policy, self.views)
-        return self.net.prepare.grey(changed)
+        return self.net.prepare.grey(augment(self.pixels.floats(rows_B), self.policy, self.views))
 
     def prepare_pool(self, iteration: int) -> Pool:
         """Step 1: targets of a large batch, and its changed images."""
@@ -327,8 +327,7 @@ class _Run:
             )
         views = None
         if config.augment_once:
-            parts = [self.change(rows).mul_(255).round_().byte() for rows in torch.split(rows_M, config.m1)]
-            views = torch.cat(parts)
+            views = torch.cat([self.change(rows).mul_(255).round_().byte() for rows in torch.split(rows_M, config.m1)])
         return Pool(rows_M, t_MK, ta_MK, c_M, is_guarded, views)
 
     def small_batches(self, n_pools: int) -> Iterator[Tensor]:
@@ -397,7 +396,6 @@ def train(
     run = _Run(images, config, device, seed)
     if resume is not None:
         run.load(resume)
-    total = -(-config.iterations // config.eval_every)
     while run.iteration < config.iterations:
         event = run.learn()
         is_last = run.iteration >= config.iterations
@@ -405,15 +403,14 @@ def train(
         event["sureness"] = float(seen.soft.max(axis=1).mean())
         if seen.parameters.size:
             event["mean_delta"] = float(seen.parameters[:, 2].mean())
-        is_kept = is_last or run.step.bit_count() == 1
         yield Snapshot(
             step=run.step,
-            total=total,
+            total=-(-config.iterations // config.eval_every),
             labels=seen.soft.argmax(axis=1).astype(np.int64),
             event=event,
             state=run.state,
             result=_result(run, seen) if is_last else None,
-            history=_stage(seen) if is_kept else {},
+            history=_stage(seen) if is_last or run.step.bit_count() == 1 else {},
         )
 
 
@@ -440,14 +437,14 @@ def _examples(seen: Seen) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
             continue
         off_centre = ((seen.features[members] - seen.features[members].mean(axis=0)) ** 2).sum(axis=1)
         ranked.append(members[np.lexsort((off_centre, -confidence[members]))][:_N_EXAMPLES].tolist())
-    turns = itertools.zip_longest(*ranked)
-    return np.array([row for turn in turns for row in turn if row is not None], dtype=np.int64)
+    in_turn = itertools.chain.from_iterable(itertools.zip_longest(*ranked))
+    return np.array([row for row in in_turn if row is not None], dtype=np.int64)
 
 
 def _result(run: _Run, seen: Seen) -> Clustering:
-    extras: Arrays = {"example_rows": _examples(seen)}
+    shown = _examples(seen)
+    extras: Arrays = {"example_rows": shown}
     if run.net.attention is not None:
-        shown = extras["example_rows"]
         extras["attention_rows"] = shown
         extras["attention"] = look(run.net, run.images.subset(shown), run.device, with_maps=True).attention
         if seen.parameters.size:
@@ -485,20 +482,7 @@ class GATClusterModel:
 
     def network(self) -> nn.Module:
         """Return images (B, C, H, W) in [0, 1] to label features and image features as one module, for export."""
-        return _Labeller(self.net).eval()
-
-
-class _Labeller(nn.Module):
-    """The label module's way through a network."""
-
-    def __init__(self, net: GATNet) -> None:
-        super().__init__()
-        self.net = net
-
-    def forward(self, x_BCHW: Tensor) -> tuple[Tensor, Tensor]:
-        """Return label features (B, K) and image features (B, D)."""
-        l_BK, features_BD, _ = self.net.describe(x_BCHW)
-        return l_BK, features_BD
+        return LabelPath(self.net).eval()
 
 
 def restore(config: GATClusterConfig, state: State, *, device: torch.device) -> GATClusterModel:

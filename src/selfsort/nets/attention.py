@@ -287,3 +287,16 @@ class GATNet(nn.Module):
         map_BKhw = self.to_clusters(image_BDhw)
         l_BK = self.label_head(self.label_conv(map_BKhw).mean(dim=(2, 3)))
         return l_BK, image_BDhw.mean(dim=(2, 3)), map_BKhw
+
+
+class LabelPath(nn.Module):
+    """The way through a network that labels images, without attention: what is exported."""
+
+    def __init__(self, net: GATNet) -> None:
+        super().__init__()
+        self.net = net
+
+    def forward(self, x_BCHW: Tensor) -> tuple[Tensor, Tensor]:
+        """Return label features (B, K) and image features (B, D)."""
+        l_BK, features_BD, _ = self.net.describe(x_BCHW)
+        return l_BK, features_BD
