@@ -32,6 +32,7 @@ FROZEN = {
     "predict": "RUN SOURCE --out --max-bad --device --json",
     "score": "RUN --labels --json",
     "report": "RUNS --out --figures",
+    "explore": "RUN --port --no-browser",
     "export": "RUN --to --out --link",
     "methods": "NAME --json",
     "demo": "--out",

@@ -57,7 +57,7 @@ ALLOWED: dict[str, set[str]] = {
     # What is done with a run folder afterwards.
     "export": GROUND | {"data", "run", "session"},
     "onnx": LEARNING | {"run", "api"},  # rebuilds the model, which `export` need not
-    "explore": GROUND | {"metrics", "run", "export", "report"},
+    "explore": GROUND | {"data", "metrics", "run", "session", "export", "report"},  # shows the source's own pictures
     # The command line.
     "bars": {"progress"},
     "demo": GROUND | {"data", "run"},  # for writing files whole

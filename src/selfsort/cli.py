@@ -319,6 +319,23 @@ def report(
 
 
 @app.command()
+def explore(
+    run: RunArgument,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 0,
+    no_browser: Annotated[bool, typer.Option("--no-browser", help="Print the address and open nothing.")] = False,
+) -> None:
+    """Open a local web page to look at the clusters and put them right."""
+    from selfsort.explore.serve import serve
+
+    def say(text: str) -> None:
+        _say(text)
+        sys.stdout.flush()  # the address is needed now, also by a program that reads it from a pipe
+
+    with _progress_bars():
+        serve(run, port=port, is_browser_wanted=not no_browser, say=say)
+
+
+@app.command()
 def export(
     run: RunArgument,
     to: Annotated[ExportTo, typer.Option(help="What to write.", show_default=False)],

@@ -6,7 +6,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -33,15 +33,49 @@ def export_csv(folder: RunFolder, out: Path) -> Path:
     return out
 
 
-def export_folders(folder: RunFolder, out: Path, *, link: bool = False) -> Path:
+def export_folders(
+    folder: RunFolder,
+    out: Path,
+    *,
+    link: bool = False,
+    table: LabelTable | None = None,
+    folder_names: Mapping[int, str] | None = None,
+) -> Path:
     """Put every image into a folder named after its cluster, as a copy or as a link.
 
     Images that came out of an array file are written as PNG. The tree is built under a temporary name and
     renamed when complete, so a failure leaves nothing behind.
+
+    Args:
+        folder: a finished run.
+        out: the folder to make.
+        link: make links instead of copies.
+        table: other labels than those of the run, for the same images.
+        folder_names: what the folder of each cluster is called.
     """
-    table = folder.label_table()
+    table = table or folder.label_table()
     if out.exists():
         raise InvalidInput(f"the output {out} exists already. Expected a new folder. Choose another --out.")
+    dataset = read_images_of(folder, table)
+    if link and dataset.paths is None:
+        raise InvalidInput("--link needs images that are files, and this run's came from an array. Leave --link out.")
+    titles = folder_names or _numbered(table)
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as scratch:
+            tree = Path(scratch) / "tree"
+            _fill(tree, table, dataset, titles, os.symlink if link else shutil.copyfile)
+            tree.rename(out)
+    except OSError as error:
+        raise CannotWrite(
+            f"{out} could not be written ({error.strerror or error}). Expected a writable place with enough space. "
+            "Free some space or choose another --out; nothing half-written was left."
+        ) from error
+    return out
+
+
+def read_images_of(folder: RunFolder, table: LabelTable) -> Dataset:
+    """Read the images of a run from its source again; others than the run's are refused."""
     # The labels for scoring may be gone by now, and nothing here needs them.
     reading = replace(Reading.from_json(folder.field("source", dict)), labels=None, labels_from_folders=False)
     dataset = reading.read(min_images=1)
@@ -52,27 +86,24 @@ def export_folders(folder: RunFolder, out: Path, *, link: bool = False) -> Path:
             f"the images in {reading.path} are not those of the run {folder.path}. "
             "Expected the same images. Restore the source, or use --to csv."
         )
-    if link and dataset.paths is None:
-        raise InvalidInput("--link needs images that are files, and this run's came from an array. Leave --link out.")
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as scratch:
-            tree = Path(scratch) / "tree"
-            _fill(tree, table, dataset, os.symlink if link else shutil.copyfile)
-            tree.rename(out)
-    except OSError as error:
-        raise CannotWrite(
-            f"{out} could not be written ({error.strerror or error}). Expected a writable place with enough space. "
-            "Free some space or choose another --out; nothing half-written was left."
-        ) from error
-    return out
+    return dataset
 
 
-def _fill(tree: Path, table: LabelTable, dataset: Dataset, place: Callable[[Path, Path], object]) -> None:
+def _numbered(table: LabelTable) -> dict[int, str]:
     width = max(2, len(str(int(table.labels.max()))))
+    return {label: f"cluster-{label:0{width}d}" for label in set(table.labels.tolist())}
+
+
+def _fill(
+    tree: Path,
+    table: LabelTable,
+    dataset: Dataset,
+    titles: Mapping[int, str],
+    place: Callable[[Path, Path], object],
+) -> None:
     rows = enumerate(zip(table.names, table.labels, strict=True))
     for row, (name, label) in track(rows, "exporting", len(table.names)):
-        cluster = tree / f"cluster-{int(label):0{width}d}"
+        cluster = tree / titles[int(label)]
         cluster.mkdir(parents=True, exist_ok=True)
         if dataset.paths is None:
             _save_png(dataset.images.pixels[row], free_path(cluster / f"{safe_name(name)}.png"))

@@ -1,0 +1,274 @@
+/** The images of a view as a grid. Only the tiles near what is seen exist; they are used again while scrolling. */
+
+import type { Listing } from "./api";
+import { h } from "./dom";
+import { type Grid, fitGrid, place, scrollFor, stepTo, tilesBetween, totalHeight } from "./layout";
+import { Selection } from "./selection";
+import type { Tiles } from "./tiles";
+
+const GAP = 8;
+/** Screens of tiles kept above and below what is seen, so that scrolling never runs ahead of them. */
+const OVERSCAN = 1;
+
+interface Tile {
+  element: HTMLElement;
+  canvas: HTMLCanvasElement;
+  caption: HTMLElement;
+  row: number;
+  isDrawn: boolean;
+}
+
+export interface GalleryHost {
+  nameOf(row: number): string;
+  clusterName(id: number): string;
+  open(index: number): void;
+  selectionChanged(): void;
+}
+
+const EMPTY: Listing = { rows: [], wrong: [], moved: [], clusters: null, scores: null };
+
+export class Gallery {
+  readonly selection: Selection;
+  listing: Listing = EMPTY;
+  private wrong = new Set<number>();
+  private moved = new Set<number>();
+  private active = 0;
+  private wanted = 92;
+  private grid: Grid = { columns: 1, width: 1, height: 1, gap: GAP };
+  private readonly shown = new Map<number, Tile>();
+  private readonly spare: Tile[] = [];
+  private isScheduled = false;
+
+  constructor(
+    readonly box: HTMLElement,
+    private readonly sheet: HTMLElement,
+    private readonly tiles: Tiles,
+    private readonly aspect: number,
+    private readonly host: GalleryHost,
+    /** Images that are wanted besides those in view. */
+    private readonly alsoWanted: () => number[],
+  ) {
+    this.selection = new Selection(() => {
+      this.refresh();
+      host.selectionChanged();
+    });
+    box.addEventListener("scroll", () => this.schedule(), { passive: true });
+    box.addEventListener("click", (event) => this.click(event));
+    box.addEventListener("dblclick", (event) => {
+      const index = this.indexAt(event);
+      if (index !== null) host.open(index);
+    });
+    box.addEventListener("keydown", (event) => this.keydown(event));
+    box.addEventListener("dragstart", (event) => this.drag(event));
+    new ResizeObserver(() => this.resize()).observe(box);
+  }
+
+  show(listing: Listing, isSameView: boolean): void {
+    this.listing = listing;
+    this.wrong = new Set(listing.wrong);
+    this.moved = new Set(listing.moved);
+    const inView = new Set(listing.rows);
+    for (const row of this.selection.rows) if (!inView.has(row)) this.selection.rows.delete(row);
+    if (!isSameView) {
+      this.active = 0;
+      this.box.scrollTop = 0;
+    }
+    this.active = Math.min(this.active, Math.max(0, listing.rows.length - 1));
+    this.resize();
+    this.host.selectionChanged();
+  }
+
+  setSize(wanted: number): void {
+    this.wanted = wanted;
+    this.resize();
+  }
+
+  /** Draw again what may have changed: pictures that came, names, marks. */
+  refresh(): void {
+    for (const [index, tile] of this.shown) this.dress(tile, index);
+    this.want();
+  }
+
+  isWrong(row: number): boolean {
+    return this.wrong.has(row);
+  }
+
+  activate(index: number, isKept = false): void {
+    this.active = index;
+    const to = scrollFor(this.grid, index, this.box.scrollTop, this.box.clientHeight - 2 * GAP);
+    if (to !== null) this.box.scrollTop = to;
+    if (!isKept) this.selection.only(this.listing.rows, index);
+    this.render();
+  }
+
+  private resize(): void {
+    const style = getComputedStyle(this.box);
+    const available = this.box.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight);
+    // Keep the image in the upper left corner there while columns come and go.
+    const corner = Math.floor(this.box.scrollTop / (this.grid.height + this.grid.gap)) * this.grid.columns;
+    const before = this.grid;
+    this.grid = fitGrid(available, this.wanted, this.aspect, GAP);
+    this.sheet.style.height = `${totalHeight(this.grid, this.listing.rows.length)}px`;
+    if (before.columns !== this.grid.columns || before.width !== this.grid.width) {
+      this.box.scrollTop = corner ? place(this.grid, corner).top : this.box.scrollTop;
+    }
+    for (const index of [...this.shown.keys()]) this.retire(index);
+    this.render();
+  }
+
+  private schedule(): void {
+    if (this.isScheduled) return;
+    this.isScheduled = true;
+    requestAnimationFrame(() => {
+      this.isScheduled = false;
+      this.render();
+    });
+  }
+
+  private render(): void {
+    const view = this.box.clientHeight;
+    const top = this.box.scrollTop;
+    const { first, end } = tilesBetween(this.grid, this.listing.rows.length, top - OVERSCAN * view, top + (1 + OVERSCAN) * view);
+    for (const index of [...this.shown.keys()]) if (index < first || index >= end) this.retire(index);
+    for (let index = first; index < end; index += 1) {
+      const tile = this.shown.get(index) ?? this.take(index);
+      this.dress(tile, index);
+    }
+    const active = this.shown.get(this.active);
+    if (active && this.listing.rows.length) this.box.setAttribute("aria-activedescendant", active.element.id);
+    else this.box.removeAttribute("aria-activedescendant");
+    this.want();
+  }
+
+  /** Ask for pictures: first those in sight, then the next screen, then what others show. */
+  private want(): void {
+    const { rows } = this.listing;
+    const view = this.box.clientHeight;
+    const top = this.box.scrollTop;
+    const seen = tilesBetween(this.grid, rows.length, top, top + view);
+    const near = tilesBetween(this.grid, rows.length, top - view, top + 3 * view);
+    this.tiles.want([
+      ...rows.slice(seen.first, seen.end),
+      ...this.alsoWanted(),
+      ...rows.slice(seen.end, near.end),
+      ...rows.slice(near.first, seen.first),
+    ]);
+  }
+
+  private take(index: number): Tile {
+    let tile = this.spare.pop();
+    if (!tile) {
+      const canvas = h("canvas", { "aria-hidden": "true" });
+      const caption = h("span", { class: "caption" });
+      const element = h("div", { class: "tile", role: "option", draggable: "true" }, canvas, h("span", { class: "tick", "aria-hidden": "true" }), caption);
+      tile = { element, canvas, caption, row: -1, isDrawn: false };
+      this.sheet.append(element);
+    }
+    const { left, top } = place(this.grid, index);
+    tile.element.hidden = false;
+    tile.element.style.transform = `translate(${left}px, ${top}px)`;
+    tile.element.style.width = `${this.grid.width}px`;
+    tile.element.style.height = `${this.grid.height}px`;
+    tile.element.dataset.index = String(index);
+    tile.element.id = `tile-${index}`;
+    this.shown.set(index, tile);
+    return tile;
+  }
+
+  private retire(index: number): void {
+    const tile = this.shown.get(index);
+    if (!tile) return;
+    this.shown.delete(index);
+    tile.element.hidden = true;
+    tile.element.removeAttribute("id");
+    this.spare.push(tile);
+  }
+
+  private dress(tile: Tile, index: number): void {
+    const row = this.listing.rows[index];
+    if (row === undefined) return;
+    const { element } = tile;
+    if (tile.row !== row) {
+      tile.row = row;
+      tile.isDrawn = false;
+    }
+    if (!tile.isDrawn) tile.isDrawn = this.tiles.draw(row, tile.canvas);
+    const name = this.host.nameOf(row);
+    const cluster = this.listing.clusters?.[index];
+    const where = cluster === undefined ? "" : this.host.clusterName(cluster);
+    const isMissing = this.tiles.find(row) === null;
+    const isSelected = this.selection.rows.has(row);
+    element.classList.toggle("pending", !tile.isDrawn);
+    element.classList.toggle("missing", isMissing);
+    element.classList.toggle("wrong", this.wrong.has(row));
+    element.classList.toggle("moved", this.moved.has(row));
+    element.classList.toggle("active", index === this.active);
+    element.setAttribute("aria-selected", String(isSelected));
+    element.setAttribute("aria-posinset", String(index + 1));
+    element.setAttribute("aria-setsize", String(this.listing.rows.length));
+    const score = this.listing.scores?.[index];
+    const said = [name, where, score === undefined ? "" : `similarity ${score.toFixed(2)}`, this.wrong.has(row) ? "marked wrong" : "", this.moved.has(row) ? "moved by you" : ""];
+    const words = said.filter(Boolean).join(" · ");
+    if (element.title !== words) {
+      element.title = words;
+      element.setAttribute("aria-label", words);
+    }
+    const caption = isMissing ? name : where;
+    if (tile.caption.textContent !== caption) tile.caption.textContent = caption;
+  }
+
+  private indexAt(event: Event): number | null {
+    const tile = event.target instanceof Element ? event.target.closest<HTMLElement>(".tile") : null;
+    return tile?.dataset.index === undefined ? null : Number(tile.dataset.index);
+  }
+
+  private click(event: MouseEvent): void {
+    const index = this.indexAt(event);
+    if (index === null) {
+      this.selection.clear();
+      return;
+    }
+    this.active = index;
+    const isTick = event.target instanceof Element && event.target.classList.contains("tick");
+    if (event.shiftKey) this.selection.extend(this.listing.rows, index);
+    else if (event.ctrlKey || event.metaKey || isTick) this.selection.toggle(this.listing.rows, index);
+    else this.selection.only(this.listing.rows, index);
+    this.render();
+  }
+
+  private keydown(event: KeyboardEvent): void {
+    const { rows } = this.listing;
+    if (!rows.length || event.altKey) return;
+    if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "a") {
+      event.preventDefault();
+      this.selection.all(rows);
+      return;
+    }
+    if (event.ctrlKey || event.metaKey) return;
+    if (event.key === " ") {
+      event.preventDefault();
+      this.selection.toggle(rows, this.active);
+      return;
+    }
+    if (event.key === "Enter") {
+      event.preventDefault();
+      this.host.open(this.active);
+      return;
+    }
+    const to = stepTo(event.key, this.active, this.grid, rows.length, this.box.clientHeight);
+    if (to === null) return;
+    event.preventDefault();
+    this.activate(to, true);
+    if (event.shiftKey) this.selection.extend(rows, to);
+    else this.selection.only(rows, to);
+  }
+
+  private drag(event: DragEvent): void {
+    const index = this.indexAt(event);
+    const row = index === null ? undefined : this.listing.rows[index];
+    if (index === null || row === undefined || !event.dataTransfer) return;
+    if (!this.selection.rows.has(row)) this.selection.only(this.listing.rows, index);
+    event.dataTransfer.setData("application/x-selfsort", "rows");
+    event.dataTransfer.effectAllowed = "move";
+  }
+}

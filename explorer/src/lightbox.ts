@@ -1,0 +1,89 @@
+/** One image as large as there is, with what is known about it. */
+
+import { type ImageFacts, getImage } from "./api";
+import { action, fill, h } from "./dom";
+
+export interface LightboxHost {
+  count(): number;
+  rowAt(index: number): number | undefined;
+  clusterName(id: number): string;
+  hasPicture(row: number): boolean;
+  similar(row: number): void;
+  move(row: number): void;
+  mark(row: number, isWrong: boolean): Promise<void>;
+  moved(index: number): void;
+}
+
+export function openLightbox(start: number, host: LightboxHost): void {
+  let index = start;
+  const picture = h("div", { class: "picture" });
+  const facts = h("div", { class: "facts" });
+  const dialog = h("dialog", { class: "lightbox", "aria-label": "Image" }, picture, facts);
+
+  const show = async (to: number): Promise<void> => {
+    const row = host.rowAt(to);
+    if (row === undefined) return;
+    index = to;
+    host.moved(index);
+    const found = await getImage(row);
+    if (host.rowAt(index) !== row) return; // the user has gone on
+    const image = h("img", { src: `api/pictures/${row}`, alt: found.name, draggable: "false" });
+    image.addEventListener("load", () => image.classList.toggle("enlarged", Math.max(image.naturalWidth, image.naturalHeight) < 200));
+    fill(picture, host.hasPicture(row) ? image : h("p", { class: "hint" }, "There is no picture of this image."));
+    fill(facts, ...describe(found));
+  };
+
+  const describe = (found: ImageFacts): Node[] => {
+    const term = (name: string, value: string) => h("div", {}, h("dt", {}, name), h("dd", {}, value));
+    const isMoved = found.cluster !== found.original_cluster;
+    const leave = (run: () => void) => () => {
+      dialog.close();
+      run();
+    };
+    return [
+      h("h2", { class: "file" }, found.name),
+      h(
+        "dl",
+        {},
+        term("Cluster", host.clusterName(found.cluster)),
+        isMoved && term("Was in", `Cluster ${found.original_cluster}`),
+        term("Confidence of the method", found.confidence.toFixed(2)),
+        found.is_wrong && term("Mark", "wrong"),
+      ),
+      h(
+        "div",
+        { class: "stack" },
+        action("More like this", "S", leave(() => host.similar(found.row))),
+        action("Move…", "M", leave(() => host.move(found.row))),
+        action(found.is_wrong ? "Not wrong" : "Mark wrong", "X", () => void host.mark(found.row, !found.is_wrong).then(() => show(index))),
+      ),
+      h("p", { class: "hint" }, `${index + 1} of ${host.count()}`),
+    ];
+  };
+
+  const step = (by: number) => {
+    const to = index + by;
+    if (to >= 0 && to < host.count()) void show(to);
+  };
+  const press = (label: string) => [...facts.querySelectorAll("button")].find((button) => button.textContent?.startsWith(label))?.click();
+  dialog.addEventListener("keydown", (event) => {
+    event.stopPropagation();
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    const keys: Record<string, () => void> = {
+      ArrowRight: () => step(1),
+      ArrowLeft: () => step(-1),
+      s: () => press("More"),
+      m: () => press("Move"),
+      x: () => (press("Mark"), press("Not")),
+    };
+    keys[event.key.length === 1 ? event.key.toLowerCase() : event.key]?.();
+  });
+  const previous = h("button", { type: "button", class: "turn left", "aria-label": "Previous image", click: () => step(-1) }, "‹");
+  const next = h("button", { type: "button", class: "turn right", "aria-label": "Next image", click: () => step(1) }, "›");
+  const close = h("button", { type: "button", class: "close quiet", "aria-label": "Close", click: () => dialog.close() }, "×");
+  dialog.append(previous, next, close);
+  dialog.addEventListener("close", () => dialog.remove());
+  document.body.append(dialog);
+  dialog.showModal();
+  void show(start);
+}

@@ -1,0 +1,145 @@
+"""Corrected labels for other programs: a label file, folders of images, images with labels to train on.
+
+Everything goes into `exports/` in the run folder, under a new name each time; nothing there is ever overwritten.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+import zipfile
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import IO, Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from selfsort.errors import CannotWrite, InvalidInput
+from selfsort.explore.desk import Desk
+from selfsort.export import export_folders, read_images_of, safe_name
+from selfsort.run import write_whole
+from selfsort.types import I64
+
+FOLDER = "exports"
+Kind = Literal["labels", "folders", "model-input"]
+
+_FORMS: dict[Kind, tuple[str, str]] = {
+    "labels": ("labels", ".csv"),
+    "folders": ("sorted", ""),
+    "model-input": ("model-input", ".npz"),
+}
+_NAMES = re.compile(r"(labels-[0-9]{3,}\.csv|model-input-[0-9]{3,}\.npz)")
+
+
+def export(desk: Desk, kind: Kind) -> Path:
+    """Write an export and return its path."""
+    target = _free(desk.folder.path / FOLDER, *_FORMS[kind])
+    if kind == "labels":
+        text = labels_csv(desk)
+        write_whole(target, lambda file: file.write(text))
+    elif kind == "folders":
+        _export_folders(desk, target)
+    else:
+        _export_model_input(desk, target)
+    return target
+
+
+def find_export(desk: Desk, name: str) -> Path | None:
+    """Return an exported file by its name, if it is a plain file that an export wrote."""
+    folder = desk.folder.path / FOLDER
+    path = folder / name
+    is_ours = _NAMES.fullmatch(name) and not folder.is_symlink() and not path.is_symlink() and path.is_file()
+    return path if is_ours else None
+
+
+def labels_csv(desk: Desk) -> bytes:
+    """Write every image with its cluster now, its name, and what the method had said."""
+    labels, is_wrong, names = desk.snapshot()
+    stream = io.StringIO(newline="")
+    # All texts are quoted: the writer would forget to where a name holds a carriage return.
+    writer = csv.writer(stream, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
+    writer.writerow(["name", "cluster", "label", "is_wrong", "original_cluster", "original_confidence"])
+    original = zip(desk.table.labels.tolist(), desk.table.confidence.tolist(), strict=True)
+    rows = zip(desk.table.names, labels.tolist(), is_wrong.tolist(), original, strict=True)
+    for name, cluster, wrong, (was, sure) in rows:
+        writer.writerow([name, cluster, names[cluster], int(wrong), was, round(sure, 6)])
+    return stream.getvalue().encode("utf-8", "surrogateescape")
+
+
+def folder_names(names: Mapping[int, str]) -> dict[int, str]:
+    r"""Turn names of clusters into different, harmless names of folders.
+
+    >>> folder_names({0: "cats/dogs", 1: "..", 2: "Cats-dogs"})
+    {0: 'cats-dogs', 1: '_', 2: 'Cats-dogs-2'}
+    """
+    found: dict[int, str] = {}
+    taken: set[str] = set()
+    for cluster, name in sorted(names.items()):
+        plain = safe_name(re.sub(r'[/\\:*?"<>|]', "-", name).rstrip(". ") or "_").lstrip(".") or "_"
+        candidate, number = plain, 2
+        # Some file systems do not tell capitals from small letters.
+        while candidate.casefold() in taken:
+            candidate, number = f"{plain}-{number}", number + 1
+        taken.add(candidate.casefold())
+        found[cluster] = candidate
+    return found
+
+
+def _export_folders(desk: Desk, target: Path) -> None:
+    """Images marked wrong go into a folder of their own."""
+    labels, is_wrong, names = desk.snapshot()
+    wrong = max(names) + 1
+    labels[is_wrong] = wrong
+    table = replace(desk.table, labels=labels)
+    export_folders(desk.folder, target, table=table, folder_names=folder_names({**names, wrong: "marked wrong"}))
+
+
+def _export_model_input(desk: Desk, target: Path) -> None:
+    """Write the pixels that the method saw with the corrected labels; images marked wrong are left out."""
+    labels, is_wrong, names = desk.snapshot()
+    kept = np.flatnonzero(~is_wrong)
+    if not len(kept):
+        raise InvalidInput("every image is marked wrong. Expected some that are right. Unmark those you trust.")
+    numbers, codes = np.unique(labels[kept], return_inverse=True)
+    pixels = read_images_of(desk.folder, desk.table).images.pixels
+    parts: dict[str, npt.NDArray[Any]] = {
+        "labels": codes.astype(np.int64),
+        "names": np.array([names[int(number)] for number in numbers]),  # what the reader of npz calls the classes
+        "files": np.array([name.encode("utf-8", "backslashreplace").decode() for name in desk.table.names])[kept],
+    }
+    write_whole(target, lambda file: _write_npz(file, pixels, kept, parts))
+
+
+def _write_npz(
+    file: IO[bytes], pixels: npt.NDArray[np.uint8], kept: I64, parts: Mapping[str, npt.NDArray[Any]]
+) -> None:
+    """Like `np.savez_compressed`, but the images go through in blocks: they may not fit into memory twice."""
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        with archive.open("images.npy", "w", force_zip64=True) as member:
+            shape = (len(kept), *pixels.shape[1:])
+            header = {"descr": "|u1", "fortran_order": False, "shape": shape}
+            np.lib.format.write_array_header_1_0(member, header)
+            for start in range(0, len(kept), 1024):
+                member.write(np.ascontiguousarray(pixels[kept[start : start + 1024]]).data)
+        for name, array in parts.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, array, allow_pickle=False)
+
+
+def _free(folder: Path, stem: str, suffix: str) -> Path:
+    """Return a path with a number that is not taken."""
+    try:
+        folder.mkdir(exist_ok=True)
+        taken = {path.name for path in folder.iterdir()}
+    except OSError as error:
+        raise CannotWrite(
+            f"{folder} could not be written ({error.strerror}). Expected a writable run folder. "
+            "Check its permissions; nothing was written."
+        ) from error
+    if folder.is_symlink():
+        raise InvalidInput(f"{folder} is a link. Expected a plain folder in the run. Remove the link.")
+    number = next(i for i in range(1, len(taken) + 2) if f"{stem}-{i:03d}{suffix}" not in taken)
+    return folder / f"{stem}-{number:03d}{suffix}"

@@ -1,0 +1,248 @@
+"""Pictures for the page, by the number of the image and never by a path.
+
+They come from the source if it is still there and still the same, else from the small copies in the run folder. Every
+picture is decoded and encoded again: no byte of a foreign file reaches the browser. A link in a source folder that
+leads out of that folder is not followed here, even though it was when the run was made.
+"""
+
+from __future__ import annotations
+
+import io
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import IO, Literal, Protocol
+
+import numpy as np
+from PIL import Image
+
+from selfsort.data.arrays import match_channels
+from selfsort.data.datasets import ImageSpec
+from selfsort.data.decode import Unreadable, decode, probe
+from selfsort.data.detect import open_source
+from selfsort.data.fitting import cpu_count
+from selfsort.data.folder import open_file
+from selfsort.data.pictures import Gallery, Item
+from selfsort.errors import InvalidInput, SelfsortError
+from selfsort.report.words import plural
+from selfsort.run import RunFolder, Thumbnails
+from selfsort.session import Reading
+from selfsort.types import U8
+
+TILE_SIDE = 160
+"""Longest side of a picture in the gallery, in pixels."""
+
+LARGE_SIDE = 1280
+"""Longest side of a picture on its own."""
+
+SHEET_COLUMNS = 8
+
+_LOSSLESS_SIDE = 64
+"""Up to here sheets are stored exactly: small pictures are shown enlarged, where lossy edges would be seen."""
+
+_CACHE_BYTES = 96 * 2**20
+_MISSING_GRAY = 127
+
+Origin = Literal["source", "thumbnails", "none"]
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """A picture as the browser gets it."""
+
+    content: bytes
+    media_type: str
+    missing: tuple[int, ...] = ()
+    """Places on a sheet for which there is no picture."""
+
+
+class Shelf(Protocol):
+    """Somewhere pictures come from; None where there is none."""
+
+    def tile(self, row: int) -> U8 | None:
+        """Return a small picture, (h, w, 3)."""
+        ...
+
+    def large(self, row: int) -> U8 | None:
+        """Return a picture as large as there is, within reason."""
+        ...
+
+
+class ArrayShelf:
+    """Pictures that are in memory."""
+
+    def __init__(self, pixels: U8, place: Callable[[int], int | None], spec: ImageSpec) -> None:
+        self._pixels, self._place, self._spec = pixels, place, spec
+
+    def tile(self, row: int) -> U8 | None:
+        """Return the picture at the size of a tile."""
+        pixels = self.large(row)
+        if pixels is None or pixels.shape == self._spec.shape:
+            return pixels
+        size = (self._spec.width, self._spec.height)
+        return np.asarray(Image.fromarray(pixels).resize(size, Image.Resampling.BOX))
+
+    def large(self, row: int) -> U8 | None:
+        """Return the pixels as they are."""
+        place = self._place(row)
+        return None if place is None else match_channels(self._pixels[place], 3)
+
+
+class FileShelf:
+    """Pictures that are decoded when they are asked for."""
+
+    def __init__(self, items: Sequence[Item | None], root: Path | None, spec: ImageSpec) -> None:
+        self._items, self._spec = items, spec
+        self._root = None if root is None else root.resolve()
+        self._tiles: OrderedDict[int, U8] = OrderedDict()
+        self._bytes = 0
+        self._lock = threading.Lock()
+
+    def tile(self, row: int) -> U8 | None:
+        """Decode a small picture; those seen last are kept."""
+        with self._lock:
+            if row in self._tiles:
+                self._tiles.move_to_end(row)
+                return self._tiles[row]
+        pixels = self._decode(row, lambda stream: self._spec)
+        if pixels is not None:
+            with self._lock:
+                self._bytes += pixels.nbytes if row not in self._tiles else 0
+                self._tiles[row] = pixels
+                while self._bytes > _CACHE_BYTES:
+                    self._bytes -= self._tiles.popitem(last=False)[1].nbytes
+        return pixels
+
+    def large(self, row: int) -> U8 | None:
+        """Decode the whole picture, at most `LARGE_SIDE` pixels wide or high."""
+        return self._decode(row, _whole)
+
+    def _decode(self, row: int, spec: Callable[[IO[bytes]], ImageSpec]) -> U8 | None:
+        item = self._items[row]
+        if item is None:
+            return None
+        try:
+            with self._open(item) as stream:
+                wanted = spec(stream)
+                stream.seek(0)
+                return decode(stream, wanted)[0]
+        except (OSError, Unreadable):
+            return None  # it could be read when the run was made; the run's own copy may still show it
+
+    def _open(self, item: Item) -> IO[bytes]:
+        if self._root is None or item.path is None:
+            return item.open()
+        path = item.path.resolve()
+        if not path.is_relative_to(self._root):
+            raise Unreadable("it is a link that leads out of the source")
+        return open_file(path)
+
+
+def _whole(stream: IO[bytes]) -> ImageSpec:
+    look = probe(stream)
+    scale = min(1, LARGE_SIDE / max(look.width, look.height))
+    return ImageSpec(max(1, round(look.height * scale)), max(1, round(look.width * scale)), 3, "stretch")
+
+
+class Pictures:
+    """All pictures of a run, from the best place that has them."""
+
+    def __init__(self, shelves: Sequence[Shelf], tile: ImageSpec, origin: Origin, note: str | None = None) -> None:
+        self._shelves = shelves
+        self.is_quick = not any(isinstance(shelf, FileShelf) for shelf in shelves)
+        """True if no picture has to be decoded first."""
+        self.tile = tile
+        self.origin = origin
+        self.note = note
+        """What the user should know about where the pictures come from."""
+
+    @classmethod
+    def open(cls, folder: RunFolder, names: Sequence[str]) -> Pictures:
+        """Find the pictures of a run."""
+        spec = ImageSpec.from_json(folder.field("image", dict))
+        kept = _kept(folder.thumbnails(), len(names))
+        try:
+            shelf, tile, note = _open_source(folder, names, spec)
+            return cls([shelf, *kept(tile)], tile, "source", note)
+        except SelfsortError as error:
+            tile = _tile_spec(spec, may_grow=False)
+            note = f"The pictures come from the small copies in the run folder: {error}"
+            shelves = kept(tile)
+            if not shelves:
+                return cls([], tile, "none", f"There are no pictures to show: {error}")
+            return cls(shelves, tile, "thumbnails", note)
+
+    def sheet(self, rows: Sequence[int]) -> Encoded:
+        """Put small pictures on one sheet, `SHEET_COLUMNS` beside each other: one answer for many tiles."""
+        height, width = self.tile.height, self.tile.width
+        columns = min(SHEET_COLUMNS, len(rows))
+        lines = -(-len(rows) // columns)
+        sheet = np.full((lines * height, columns * width, 3), _MISSING_GRAY, np.uint8)
+        missing = []
+        with ThreadPoolExecutor(cpu_count()) as pool:
+            for place, pixels in enumerate(pool.map(self._tile, rows)):
+                if pixels is None:
+                    missing.append(place)
+                    continue
+                top, left = (place // columns) * height, (place % columns) * width
+                sheet[top : top + height, left : left + width] = pixels
+        return replace(_encode(sheet, max(height, width)), missing=tuple(missing))
+
+    def large(self, row: int) -> Encoded | None:
+        """Return one picture on its own."""
+        found = next((pixels for shelf in self._shelves if (pixels := shelf.large(row)) is not None), None)
+        return None if found is None else _encode(found, max(found.shape))
+
+    def _tile(self, row: int) -> U8 | None:
+        return next((pixels for shelf in self._shelves if (pixels := shelf.tile(row)) is not None), None)
+
+
+def _open_source(folder: RunFolder, names: Sequence[str], spec: ImageSpec) -> tuple[Shelf, ImageSpec, str | None]:
+    # The labels for scoring may be gone by now, and nothing here needs them.
+    reading = replace(Reading.from_json(folder.field("source", dict)), labels=None, labels_from_folders=False)
+    opened = open_source(reading.path)
+    if isinstance(opened, Gallery):
+        tile = _tile_spec(spec, may_grow=True)
+        by_name = {item.name: item for item in opened.items}
+        items = [by_name.get(name) for name in names]
+        n_gone = sum(item is None for item in items)
+        if n_gone == len(items):
+            raise InvalidInput(f"the images in {reading.path} are not those of the run.")
+        note = f"{plural(n_gone, 'image')} of the run cannot be found in the source any more." if n_gone else None
+        root = Path(reading.path).expanduser().absolute() if opened.kind == "folder" else None
+        return FileShelf(items, root, tile), tile, note
+    dataset = reading.read(min_images=1)
+    # Rows of an array have only their pixels to be known by.
+    if dataset.names != tuple(names) or dataset.fingerprint != folder.field("fingerprint", str):
+        raise InvalidInput(f"the images in {reading.path} are not those of the run.")
+    tile = _tile_spec(spec, may_grow=False)
+    return ArrayShelf(dataset.images.pixels, lambda row: row, tile), tile, None
+
+
+def _kept(thumbnails: Thumbnails | None, n_images: int) -> Callable[[ImageSpec], list[Shelf]]:
+    if thumbnails is None or not len(thumbnails.rows):
+        return lambda tile: []
+    place = {row: i for i, row in enumerate(thumbnails.rows.tolist()) if row < n_images}
+    pixels = thumbnails.pixels
+    return lambda tile: [ArrayShelf(pixels, place.get, tile)]
+
+
+def _tile_spec(spec: ImageSpec, *, may_grow: bool) -> ImageSpec:
+    """Return the size of a tile: the shape the method saw, larger only where the source has more to show."""
+    scale = TILE_SIDE / max(spec.height, spec.width)
+    if not may_grow:
+        scale = min(1, scale)
+    return ImageSpec(max(1, round(spec.height * scale)), max(1, round(spec.width * scale)), 3, spec.fit)
+
+
+def _encode(pixels: U8, side: int) -> Encoded:
+    stream = io.BytesIO()
+    picture = Image.fromarray(pixels)
+    if side <= _LOSSLESS_SIDE:
+        picture.save(stream, "PNG", compress_level=1)
+        return Encoded(stream.getvalue(), "image/png")
+    picture.save(stream, "JPEG", quality=88)
+    return Encoded(stream.getvalue(), "image/jpeg")

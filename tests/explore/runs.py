@@ -1,0 +1,27 @@
+"""Small finished runs to explore, made as a user would make them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from selfsort.run import RunFolder
+from selfsort.session import Reading, Request, start
+
+
+def fitted(source: Path, out: Path, clusters: int = 3, **reading: object) -> RunFolder:
+    """Cluster a source by k-means."""
+    wanted = Reading(path=str(source), **reading)  # type: ignore[arg-type]
+    session = start(Request(reading=wanted, clusters=clusters, method="kmeans", settings=("n_restarts=2",)), out)
+    session.fit.run()
+    return session.folder
+
+
+def labels_of(folder: RunFolder) -> list[int]:
+    found: list[int] = folder.label_table().labels.tolist()
+    return found
+
+
+def rows_in(labels: list[int], cluster: int) -> list[int]:
+    return np.flatnonzero(np.array(labels) == cluster).tolist()
