@@ -3,16 +3,25 @@ PYTHON ?= python3
 BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test test-slow check format bench clean
+.PHONY: demo test test-slow test-browser explorer check format bench clean
 
 demo: $(VENV)/.installed            ## cluster real images end to end and write a report
 	$(BIN)/selfsort demo
 
 test: $(VENV)/.installed            ## the test suite
-	$(BIN)/python -m pytest -q -n 2 -m "not slow and not gpu"
+	$(BIN)/python -m pytest -q -n 2 -m "not slow and not gpu and not browser"
 
 test-slow: $(VENV)/.installed       ## the tests that train for minutes
-	$(BIN)/python -m pytest -q -m "slow and not gpu"
+	$(BIN)/python -m pytest -q -m "slow and not gpu and not browser"
+
+test-browser: $(VENV)/.installed    ## the report and the explorer in a real browser
+	command -v chromium > /dev/null && command -v chromedriver > /dev/null || apt-get install --yes --no-install-recommends chromium chromium-driver
+	$(BIN)/python -m pytest -q -m browser
+
+explorer:                           ## build the page of `selfsort explore` (needs Node; the result is committed)
+	npm --prefix explorer ci
+	npm --prefix explorer test
+	npm --prefix explorer run build
 
 check: $(VENV)/.installed           ## what a change must pass: format, lint, types, tests
 	$(BIN)/ruff format --check .
@@ -31,7 +40,7 @@ bench: $(VENV)/.installed           ## ratios of speed and memory, written to be
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(PIP_INSTALL) torch==2.13.0
-	$(PIP_INSTALL) -e ".[dev,approx,umap,onnx,heic,datasets]"
+	$(PIP_INSTALL) -e ".[dev,approx,umap,explore,onnx,heic,datasets]"
 	touch $@
 
 clean:

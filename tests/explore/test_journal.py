@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import os
 import sqlite3
 from pathlib import Path
 
@@ -74,10 +73,14 @@ def test_edits_of_other_labels_are_refused(run: Path) -> None:
         Journal.open(run)
 
 
-@pytest.mark.parametrize("content", [b"not a database at all, but long enough to be looked at" * 40, b"SQLite format 3\0"])
+@pytest.mark.parametrize(
+    "content", [b"not a database at all, but long enough to be looked at" * 40, b"SQLite format 3\0"]
+)
 def test_a_damaged_file_is_refused(run: Path, content: bytes) -> None:
     (run / FILE).write_bytes(content)
-    with pytest.raises(InvalidInput, match=r"cannot be used \(.+\)\. Expected edits .+ the labels of the run are untouched"):
+    with pytest.raises(
+        InvalidInput, match=r"cannot be used \(.+\)\. Expected edits .+ the labels of the run are untouched"
+    ):
         Journal.open(run)
 
 
@@ -131,4 +134,4 @@ def test_a_full_disk_leaves_the_edits_as_they_were(run: Path) -> None:
         journal.add(Move(tuple(range(50_000)), 1))
     assert [entry.edit for entry in journal.entries()] == [Mark((0,), True)]
     journal.close()
-    assert os.listdir(run) == ["labels.csv", FILE] or set(os.listdir(run)) == {"labels.csv", FILE}
+    assert sorted(path.name for path in run.iterdir()) == [FILE, "labels.csv"]

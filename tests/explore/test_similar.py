@@ -70,7 +70,9 @@ def test_parts_are_found_again_the_largest_first() -> None:
 
 @pytest.mark.parametrize("n_parts", [0, 1, 4])
 def test_a_wrong_number_of_parts(n_parts: int) -> None:
-    with pytest.raises(InvalidInput, match=r"between 2 and the images of the cluster \(3\); got \d\. Choose fewer parts"):
+    with pytest.raises(
+        InvalidInput, match=r"between 2 and the images of the cluster \(3\); got \d\. Choose fewer parts"
+    ):
         Features(np.eye(3, dtype=np.float32)).parts(np.arange(3), n_parts)
 
 

@@ -16,7 +16,7 @@ from fastapi import Body, FastAPI, HTTPException, Query, Request, Response
 from fastapi import Path as InPath
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, JSONResponse
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from selfsort.data.decode import quiet_pillow
 from selfsort.errors import CannotWrite, SelfsortError
@@ -31,7 +31,13 @@ MAX_SHEET = 64
 MAX_SIMILAR = 5000
 MAX_PARTS = 20
 
-Number = Annotated[int, Field(ge=0, lt=2**40)]
+
+def _whole(value: object) -> object:
+    """JSON knows one kind of number: 3.0 is the whole number 3."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+Number = Annotated[int, Field(ge=0, lt=2**40), BeforeValidator(_whole)]
 Rows = Annotated[list[Number], Field(min_length=1, max_length=MAX_ROWS)]
 
 
@@ -60,7 +66,7 @@ class SplitWish(_Strict):
 
     kind: Literal["split"]
     cluster: Number
-    parts: Annotated[int, Field(ge=2, le=MAX_PARTS)]
+    parts: Annotated[int, Field(ge=2, le=MAX_PARTS), BeforeValidator(_whole)]
 
 
 class MoveWish(_Strict):

@@ -1,9 +1,9 @@
 """What stands between the page and everybody else on this machine and on the web.
 
 Every address begins with a random token, so only who was given the address can ask anything: another user of the
-machine, or a web page open in the same browser, cannot. Requests that name another host (a domain made to point here) or
-come from another page are refused as well, and every answer carries a policy under which nothing foreign can run or be
-sent to.
+machine, or a web page open in the same browser, cannot. Requests that name another host (a domain made to point here)
+or come from another page are refused as well, and every answer carries a policy under which nothing foreign can run or
+be sent to.
 """
 
 from __future__ import annotations

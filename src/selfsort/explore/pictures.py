@@ -244,5 +244,5 @@ def _encode(pixels: U8, side: int) -> Encoded:
     if side <= _LOSSLESS_SIDE:
         picture.save(stream, "PNG", compress_level=1)
         return Encoded(stream.getvalue(), "image/png")
-    picture.save(stream, "JPEG", quality=88)
+    picture.save(stream, "JPEG", quality=88, subsampling=0)  # coarser colours would bleed from tile to tile
     return Encoded(stream.getvalue(), "image/jpeg")

@@ -51,6 +51,7 @@ def listen(port: int) -> socket.socket:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((HOST, port))
+        listener.listen()  # from here on a browser may come; it waits until the server is up
     except OSError as error:
         listener.close()
         raise CannotWrite(

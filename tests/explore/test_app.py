@@ -1,0 +1,282 @@
+from __future__ import annotations
+
+import io
+import itertools
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import numpy as np
+import pytest
+import schemathesis
+from fastapi.testclient import TestClient
+from hypothesis import HealthCheck, given, settings
+from PIL import Image
+from schemathesis.core.result import Ok
+from tests.explore.runs import fitted
+
+from selfsort.explore.app import create_app
+from selfsort.explore.desk import Desk
+from selfsort.explore.guard import Guard
+from selfsort.explore.pictures import Pictures
+
+TOKEN = "token-of-the-tests"
+
+EVERY_ADDRESS = [
+    "/api/clusters",
+    "/api/edits",
+    "/api/exports",
+    "/api/exports/{name}",
+    "/api/history",
+    "/api/images/{row}",
+    "/api/names",
+    "/api/pictures/{row}",
+    "/api/redo",
+    "/api/rows",
+    "/api/run",
+    "/api/sheet",
+    "/api/similar",
+    "/api/undo",
+]
+
+
+def client_of(desk: Desk) -> TestClient:
+    guarded = Guard(create_app(desk, Pictures.open(desk.folder, desk.table.names)), TOKEN)
+    # A fault must be an answer here, as it would be in the browser.
+    return TestClient(guarded, base_url=f"http://127.0.0.1/{TOKEN}/", raise_server_exceptions=False)
+
+
+@pytest.fixture
+def client(desk: Desk) -> Iterator[TestClient]:
+    with client_of(desk) as found:
+        yield found
+
+
+def get(client: TestClient, path: str) -> Any:
+    answer = client.get(path)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def post(client: TestClient, path: str, body: object = None, status: int = 200) -> Any:
+    answer = client.post(path, json=body) if body is not None else client.post(path)
+    assert answer.status_code == status, answer.text
+    return answer.json()
+
+
+class TestLooking:
+    def test_the_run(self, client: TestClient) -> None:
+        found = get(client, "api/run")
+        assert (found["name"], found["method"], found["n_images"]) == ("run", "kmeans", 18)
+        assert (found["pictures"], found["note"]) == ("source", None)
+
+    def test_clusters_and_their_images(self, client: TestClient, desk: Desk) -> None:
+        clusters = get(client, "api/clusters")["clusters"]
+        assert sum(cluster["size"] for cluster in clusters) == 18
+        listing = get(client, f"api/rows?cluster={clusters[0]['id']}&order=name")
+        assert len(listing["rows"]) == clusters[0]["size"]
+        assert (listing["wrong"], listing["moved"], listing["clusters"]) == ([], [], None)
+        everything = get(client, "api/rows")
+        assert everything["rows"] == list(range(18))
+        assert everything["clusters"] == desk.table.labels.tolist()
+        assert get(client, "api/rows?cluster=99")["rows"] == []
+
+    def test_more_like_this(self, client: TestClient) -> None:
+        found = get(client, "api/similar?row=0&row=1&count=5")
+        assert len(found["rows"]) == len(found["scores"]) == 5
+        assert not {0, 1} & set(found["rows"])
+        assert client.get("api/similar?row=18").status_code == 404
+        assert client.get("api/similar").status_code == 422
+
+    def test_one_image(self, client: TestClient, desk: Desk) -> None:
+        found = get(client, "api/images/3")
+        label = int(desk.table.labels[3])
+        assert (found["name"], found["cluster"], found["original_cluster"]) == (desk.names[3], label, label)
+        assert get(client, "api/names")[3] == desk.names[3]
+
+    def test_pictures(self, client: TestClient) -> None:
+        sheet = client.get("api/sheet?row=0&row=1&row=2")
+        assert sheet.headers["x-missing"] == ""
+        with Image.open(io.BytesIO(sheet.content)) as picture:
+            assert picture.size == (480, 160)
+        large = client.get("api/pictures/0")
+        assert large.headers["content-type"] == "image/png"
+        assert client.get("api/pictures/18").status_code == 404
+        assert client.get("api/sheet?row=18").status_code == 404
+
+    def test_the_page_and_nothing_else(self, client: TestClient) -> None:
+        page = client.get("")
+        assert page.headers["content-type"] == "text/html; charset=utf-8"
+        for name in ("explorer.js", "explorer.css", "icon.svg"):
+            assert f'"./{name}"' in page.text or f'"{name}"' in page.text
+            assert client.get(name).status_code == 200
+        for name in ("sources.sha256", "docs", "redoc", "nothing"):
+            assert client.get(name).status_code == 404
+
+
+class TestEditing:
+    def test_one_of_each_kind(self, client: TestClient) -> None:
+        done = post(client, "api/edits", {"kind": "rename", "cluster": 0, "name": "cats"})
+        assert {cluster["id"]: cluster["name"] for cluster in done["overview"]["clusters"]}[0] == "cats"
+        done = post(client, "api/edits", {"kind": "merge", "clusters": [0, 1], "into": 0})
+        assert done["clusters"] == [0]
+        done = post(client, "api/edits", {"kind": "split", "cluster": 0, "parts": 2})
+        assert done["clusters"] == [0, 3]
+        done = post(client, "api/edits", {"kind": "move", "rows": [0, 1]})
+        assert done["clusters"] == [4]
+        done = post(client, "api/edits", {"kind": "mark", "rows": [0], "is_wrong": True})
+        assert (done["overview"]["n_wrong"], done["overview"]["n_edits"]) == (1, 5)
+        assert get(client, "api/rows?view=wrong")["wrong"] == [0]
+        assert [entry["text"] for entry in get(client, "api/history")][:2] == [
+            "mark 1 image",
+            "move 2 images to Cluster 4",
+        ]
+
+    def test_undo_and_redo(self, client: TestClient) -> None:
+        before = get(client, "api/clusters")
+        post(client, "api/edits", {"kind": "merge", "clusters": [0, 1]})
+        after = get(client, "api/clusters")
+        assert post(client, "api/undo")["clusters"] == before["clusters"]
+        assert post(client, "api/redo") == after
+        assert post(client, "api/redo", status=409)["detail"] == "There is nothing to redo."
+
+    @pytest.mark.parametrize(
+        ("wish", "status"),
+        [
+            ({"kind": "rename", "cluster": 99, "name": "x"}, 409),
+            ({"kind": "merge", "clusters": [0, 99]}, 409),
+            ({"kind": "merge", "clusters": [0, 1], "into": 2}, 409),
+            ({"kind": "split", "cluster": 0, "parts": 20}, 409),
+            ({"kind": "move", "rows": [18], "to": 0}, 409),
+            ({"kind": "move", "rows": [0, 0], "to": 0}, 409),
+            ({"kind": "move", "rows": [], "to": 0}, 422),
+            ({"kind": "move", "rows": ["../x"], "to": 0}, 422),
+            ({"kind": "move", "rows": [0], "to": 0, "path": "/etc/passwd"}, 422),
+            ({"kind": "delete"}, 422),
+            ({}, 422),
+            ([], 422),
+        ],
+    )
+    def test_what_does_not_fit_is_refused_in_words(self, client: TestClient, wish: object, status: int) -> None:
+        before = get(client, "api/clusters")
+        assert len(post(client, "api/edits", wish, status)["detail"]) > 20
+        assert get(client, "api/clusters") == before
+
+    @pytest.mark.parametrize(
+        "body",
+        [
+            b"",
+            b"{",
+            b"\xff\xfe",
+            b'{"kind": "rename", "cluster": 0, "name": "\\ud800"}',
+            b"[" * 20_000,
+            b"NaN",
+            b'"\\ud800"',
+        ],
+    )
+    def test_bytes_that_are_no_request(self, client: TestClient, body: bytes) -> None:
+        answer = client.post("api/edits", content=body, headers={"content-type": "application/json"})
+        assert answer.status_code in (400, 422)
+        assert answer.json()["detail"]
+
+    def test_exports_are_written_and_fetched(self, client: TestClient, desk: Desk) -> None:
+        done = post(client, "api/exports", {"kind": "labels"})
+        answer = client.get(f"api/exports/{done['file']}")
+        assert answer.content == Path(done["path"]).read_bytes()
+        assert "attachment" in answer.headers["content-disposition"]
+        assert post(client, "api/exports", {"kind": "folders"})["file"] is None
+        post(client, "api/exports", {"kind": "../labels"}, 422)
+
+
+SECRETS = ("config.json", "labels.csv", "edits.sqlite", "../../../../../../etc/passwd", "app.py", "__init__.py")
+CLIMBS = ("", "../", "..%2f", "%2e%2e/", "%2e%2e%2f", "..%5c", "%252e%252e%252f", "....//", "/", "%00", "..;/")
+
+
+class TestNoWayOut:
+    """No address may lead to a file that the page does not offer."""
+
+    @pytest.mark.parametrize("place", ["", "api/exports/", "api/pictures/", "api/images/", "api/sheet/", "static/"])
+    def test_paths_that_climb(self, client: TestClient, place: str) -> None:
+        for secret, climb in itertools.product(SECRETS, CLIMBS):
+            for path in (f"{place}{climb}{secret}", f"{place}{climb * 3}{quote(secret, safe='')}"):
+                answer = client.get(path)
+                assert answer.status_code in (404, 405, 422), path
+                assert not [word for word in (b"root:", b"fingerprint", b"SQLite") if word in answer.content], path
+
+    @pytest.mark.parametrize("row", ["-1", "1e3", "0x1", "%31%00", "99999999999999999999999", "..", "1%2f..%2f1"])
+    def test_numbers_that_are_none(self, client: TestClient, row: str) -> None:
+        for path in (f"api/pictures/{row}", f"api/images/{row}", f"api/sheet?row={row}", f"api/similar?row={row}"):
+            assert client.get(path, follow_redirects=False).status_code in (404, 422), path
+
+    def test_an_export_that_is_a_link(self, client: TestClient, desk: Desk) -> None:
+        (desk.folder.path / "exports").mkdir()
+        (desk.folder.path / "exports" / "labels-001.csv").symlink_to("/etc/passwd")
+        assert client.get("api/exports/labels-001.csv").status_code == 404
+
+
+HOSTILE = [
+    "<img src=x onerror=alert(1)>.png",
+    '"><script>alert(1)<%2fscript>.png',
+    "' onmouseover='alert(1).png",
+    "..%2f..%2fetc%2fpasswd.png",
+    "a b&c=d#e?f.png",
+    "line\nbreak\x1b[31m.png",
+    "\u202egnp.exe.png",
+    "日本語 naïve 🐈.png",
+]
+
+
+def hostile_desk(tmp_path: Path) -> Desk:
+    photos = tmp_path / "photos"
+    photos.mkdir()
+    for i, name in enumerate([*HOSTILE, os.fsdecode(b"caf\xe9.png")]):
+        Image.fromarray(np.full((8, 8, 3), 25 * i, np.uint8)).save(photos / name)
+    return Desk.open(fitted(photos, tmp_path / "<b>run<script>", clusters=2).path)
+
+
+def test_names_are_data_and_nothing_else(tmp_path: Path) -> None:
+    desk = hostile_desk(tmp_path)
+    with client_of(desk) as client:
+        for path in ("api/names", "api/run", "api/clusters", "api/rows"):
+            answer = client.get(path)
+            assert answer.status_code == 200
+            assert answer.headers["content-type"] == "application/json"
+        names = get(client, "api/names")
+        assert HOSTILE[0] in names
+        assert not [name for name in names if {"\x1b", "\u202e"} & set(name)]
+        for row in range(len(names)):
+            assert get(client, f"api/images/{row}")["name"] == names[row]
+            assert client.get(f"api/pictures/{row}").headers["content-type"] == "image/png"
+        post(client, "api/edits", {"kind": "rename", "cluster": 0, "name": HOSTILE[0]})
+        assert HOSTILE[0] in [cluster["name"] for cluster in get(client, "api/clusters")["clusters"]]
+        for kind in ("labels", "folders", "model-input"):
+            post(client, "api/exports", {"kind": kind})
+        assert HOSTILE[0] not in client.get("").text
+    desk.close()
+
+
+@pytest.mark.parametrize("path", EVERY_ADDRESS)
+def test_no_request_is_too_much(desk: Desk, path: str) -> None:
+    """Whatever is asked: no fault of ours, and an answer of the form that was promised."""
+    app = create_app(desk, Pictures.open(desk.folder, desk.table.names))
+    schema = schemathesis.openapi.from_asgi("/openapi.json", app)
+    for found in schema.include(path=path).get_all_operations():
+        assert isinstance(found, Ok)
+        operation = found.ok()
+
+        @settings(
+            derandomize=True, max_examples=30, deadline=None, database=None, suppress_health_check=list(HealthCheck)
+        )
+        @given(case=operation.as_strategy())
+        def ask(case: Any) -> None:
+            case.call_and_validate()
+
+        ask()
+
+
+def test_the_description_has_every_address(client: TestClient) -> None:
+    paths = json.loads(client.get("openapi.json").text)["paths"]
+    assert sorted(paths) == EVERY_ADDRESS

@@ -1,0 +1,159 @@
+from __future__ import annotations
+
+import csv
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.conftest import Command
+from tests.explore.runs import fitted
+from tests.tiny_run import files_of
+
+from selfsort.data import read_labels, read_source
+from selfsort.errors import CannotWrite, InvalidInput
+from selfsort.explore.desk import Desk
+from selfsort.explore.exports import export, find_export, folder_names
+
+
+@pytest.fixture
+def edited(desk: Desk) -> Desk:
+    """Cluster 0 is called cats; one image of it has moved to a new cluster, another is marked wrong."""
+    desk.rename(0, "cats & <dogs>")
+    rows = desk.listing(0, "name").rows.tolist()
+    desk.move(rows[:1], None)
+    desk.mark(rows[1:2], True)
+    return desk
+
+
+class TestLabels:
+    def test_every_image_with_what_it_is_and_was(self, edited: Desk) -> None:
+        path = export(edited, "labels")
+        assert path == edited.folder.path / "exports" / "labels-001.csv"
+        with path.open(newline="") as file:
+            rows = list(csv.DictReader(file))
+        assert [row["name"] for row in rows] == list(edited.table.names)
+        assert Counter(row["label"] for row in rows)["cats & <dogs>"] == 5
+        assert [int(row["original_cluster"]) for row in rows] == edited.table.labels.tolist()
+        changed = [row for row in rows if row["cluster"] != row["original_cluster"]]
+        assert [(row["cluster"], row["label"]) for row in changed] == [("3", "Cluster 3")]
+        assert [row["label"] for row in rows if row["is_wrong"] == "1"] == ["cats & <dogs>"]
+
+    def test_score_reads_them(self, edited: Desk, selfsort: Command) -> None:
+        path = export(edited, "labels")
+        assert len(np.unique(read_labels(path, edited.table.names))) == 4
+        done = selfsort("score", edited.folder.path, "--labels", path)
+        assert done.code == 0, done.err
+        assert "ACC 0.9444" in done.out
+
+    def test_odd_names_come_back(self, tmp_path: Path) -> None:
+        from PIL import Image
+
+        names = ["a,b.png", 'say "hi".png', "cr\rlf\n.png", "naïve 🐈.png", "=1+1.png", "<img onerror=x>.png"]
+        (tmp_path / "photos").mkdir()
+        for i, name in enumerate(names):
+            Image.new("RGB", (8, 8), (40 * i, 255 - 40 * i, 0)).save(tmp_path / "photos" / name)
+        desk = Desk.open(fitted(tmp_path / "photos", tmp_path / "run", clusters=2).path)
+        with export(desk, "labels").open(newline="") as file:
+            assert [row["name"] for row in csv.DictReader(file)] == sorted(names)
+        desk.close()
+
+
+class TestFolders:
+    def test_folders_have_the_names_of_the_clusters(self, edited: Desk) -> None:
+        tree = export(edited, "folders")
+        sizes = Counter(path.parent.name for path in tree.rglob("*.png"))
+        others = {f"Cluster {i}": 6 for i in (1, 2)}
+        assert sizes == {"cats & -dogs-": 4, "Cluster 3": 1, "marked wrong": 1, **others}
+
+    def test_the_files_are_the_same(self, edited: Desk, finished: Path) -> None:
+        tree = export(edited, "folders")
+        assert sorted(files_of(tree).values()) == sorted(files_of(finished / "photos").values())
+
+    @pytest.mark.parametrize(
+        ("names", "expected"),
+        [
+            ({0: "../../etc"}, {0: "-..-etc"}),
+            ({0: "..", 1: ".", 2: ".hidden", 3: "con."}, {0: "_", 1: "_-2", 2: "hidden", 3: "con"}),
+            ({0: "a\\b:c*d"}, {0: "a-b-c-d"}),
+            ({0: "Same", 1: "same", 2: "same-2"}, {0: "Same", 1: "same-2", 2: "same-2-2"}),
+        ],
+    )
+    def test_no_name_leads_elsewhere(self, names: dict[int, str], expected: dict[int, str]) -> None:
+        found = folder_names(names)
+        assert found == expected
+        assert all(Path(name).name == name for name in found.values())
+
+    def test_without_the_source(self, desk: Desk) -> None:
+        desk.folder.config["source"]["path"] += "-gone"
+        with pytest.raises(Exception, match="is not there"):
+            export(desk, "folders")
+        assert list((desk.folder.path / "exports").iterdir()) == []
+
+
+class TestModelInput:
+    def test_pixels_with_corrected_labels(self, edited: Desk, finished: Path) -> None:
+        path = export(edited, "model-input")
+        dataset = read_source(path)
+        source = read_source(finished / "photos")
+        labels, is_wrong, names = edited.snapshot()
+        kept = ~is_wrong
+        assert (dataset.images.pixels == source.images.pixels[kept]).all()
+        assert dataset.labels is not None
+        assert dataset.label_names is not None
+        said = [dataset.label_names[label] for label in dataset.labels]
+        assert said == [names[label] for label in labels[kept].tolist()]
+        with np.load(path, allow_pickle=False) as arrays:
+            assert arrays["files"].tolist() == np.array(edited.table.names)[kept].tolist()
+
+    def test_it_can_be_fitted_and_scored(self, edited: Desk, selfsort: Command) -> None:
+        path = export(edited, "model-input")
+        done = selfsort("fit", path, "--clusters", 3, "--method", "kmeans", "--out", "again")
+        assert done.code == 0, done.err
+        assert "17 images" in done.out
+        assert "ACC" in done.out
+
+    def test_numbers_without_gaps(self, desk: Desk) -> None:
+        desk.merge([0, 1])
+        dataset = read_source(export(desk, "model-input"))
+        assert dataset.labels is not None
+        assert np.unique(dataset.labels).tolist() == [0, 1]
+
+    def test_everything_marked_wrong(self, desk: Desk) -> None:
+        desk.mark(list(range(len(desk))), True)
+        with pytest.raises(InvalidInput, match=r"every image is marked wrong\. Expected some that are right"):
+            export(desk, "model-input")
+
+
+class TestPlaces:
+    def test_nothing_is_overwritten(self, desk: Desk) -> None:
+        names = [export(desk, kind).name for kind in ("labels", "labels", "folders", "folders", "labels")]
+        assert names == ["labels-001.csv", "labels-002.csv", "sorted-001", "sorted-002", "labels-003.csv"]
+
+    def test_only_what_was_exported_is_found(self, desk: Desk, tmp_path: Path) -> None:
+        path = export(desk, "labels")
+        assert find_export(desk, path.name) == path
+        (path.parent / "other.txt").write_text("x")
+        (path.parent / "labels-007.csv").symlink_to(desk.folder.path / "config.json")
+        for name in ("other.txt", "labels-007.csv", "labels-002.csv", "../config.json", "..", "", "labels-001.csv/"):
+            assert find_export(desk, name) is None
+
+    def test_a_link_in_place_of_the_folder_is_refused(self, desk: Desk, tmp_path: Path) -> None:
+        (tmp_path / "elsewhere").mkdir()
+        (desk.folder.path / "exports").symlink_to(tmp_path / "elsewhere")
+        with pytest.raises(InvalidInput, match="is a link"):
+            export(desk, "labels")
+        (tmp_path / "elsewhere" / "labels-001.csv").write_text("x")
+        assert find_export(desk, "labels-001.csv") is None
+
+    def test_a_file_in_place_of_the_folder(self, desk: Desk) -> None:
+        (desk.folder.path / "exports").write_text("x")
+        with pytest.raises(CannotWrite, match="could not be written"):
+            export(desk, "labels")
+
+    def test_the_run_can_still_be_opened(self, desk: Desk, run: Path) -> None:
+        export(desk, "folders")
+        desk.close()
+        shutil.copytree(run, run.parent / "copy")
+        Desk.open(run.parent / "copy").close()
