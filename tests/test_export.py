@@ -13,8 +13,9 @@ from tests.tiny_run import files_of
 
 from selfsort.errors import CannotWrite, InvalidInput
 from selfsort.export import export_csv, export_folders, free_path, safe_name
+from selfsort.reading import Reading
 from selfsort.run import RunFolder
-from selfsort.session import Reading, Request, start
+from selfsort.session import Request, start
 
 
 def fitted(source: Path, tmp_path: Path, **reading: object) -> RunFolder:

@@ -47,22 +47,23 @@ ALLOWED: dict[str, set[str]] = {
     "methods": LEARNING - {"methods"},
     # The run folder knows nothing of methods, and the report knows nothing but run folders.
     "run": {"errors", "config", "types"},
+    "reading": GROUND | {"data"},
     "report": {"run", "metrics", "published"} | GROUND,
     # From settings to a finished run.
     "recipes": LEARNING | {"published"},
     "api": LEARNING | {"recipes", "run"},
     "fitting": LEARNING - {"methods", "classic"} | {"recipes", "run"},
-    "session": LEARNING | {"recipes", "run", "api", "fitting"},
+    "session": LEARNING | {"reading", "recipes", "run", "api", "fitting"},
     "estimator": LEARNING | {"recipes", "run", "api", "fitting"},
     # What is done with a run folder afterwards.
-    "export": GROUND | {"data", "run", "session"},
+    "export": GROUND | {"data", "reading", "run"},
     "onnx": LEARNING | {"run", "api"},  # rebuilds the model, which `export` need not
-    "explore": GROUND | {"data", "metrics", "run", "session", "export", "report"},  # shows the source's own pictures
+    "explore": GROUND | {"data", "reading", "run", "export", "report"},  # shows the source's own pictures
     # The command line.
     "bars": {"progress"},
     "demo": GROUND | {"data", "run"},  # for writing files whole
     "cli": LEARNING
-    | {"run", "export", "onnx", "report", "explore", "recipes", "api", "fitting", "session", "estimator"}
+    | {"reading", "run", "export", "onnx", "report", "explore", "recipes", "api", "fitting", "session", "estimator"}
     | {"bars", "demo"},
     "__main__": {"cli"},
     "__init__": {"estimator"},  # the public names, loaded on first use
@@ -74,7 +75,7 @@ TORCH_FREE: dict[str, set[str]] = {
     "graph": {"graph/knn.py"},  # the chunked matrix product
     # batches on the training device
     "data": {"data/augment.py", "data/_primitive.py", "data/_geometry.py", "data/_colour.py"},
-    **{room: set() for room in ("run", "export", "report", "explore", "bars", "demo")},
+    **{room: set() for room in ("reading", "run", "export", "report", "explore", "bars", "demo")},
 }
 
 NAMES_THAT_SAY_NOTHING = {"util", "utils", "helper", "helpers", "misc", "common", "manager"}

@@ -138,6 +138,7 @@ def fit(
     """Cluster images and write a run folder."""
     from selfsort import session as sessions
     from selfsort.api import DEFAULT_METHOD
+    from selfsort.reading import Reading
 
     with _progress_bars():
         if resume is not None:
@@ -147,7 +148,7 @@ def fit(
             earlier = _earlier_run(self_label, start_from, method)
             reading = None
             if source is not None:
-                reading = sessions.Reading(
+                reading = Reading(
                     path=source,
                     size=sessions.parse_size(size),
                     channels=sessions.channels_of(gray),
@@ -398,8 +399,9 @@ def methods(
 def demo(out: OutOption = None) -> None:
     """Cluster the digits that ship with scikit-learn and write a report."""
     from selfsort.demo import write_digits
+    from selfsort.reading import Reading
     from selfsort.report.build import write_report
-    from selfsort.session import Reading, Request, start
+    from selfsort.session import Request, start
 
     images = write_digits(Path("selfsort-runs") if out is None else out.parent)
     with _progress_bars():

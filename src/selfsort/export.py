@@ -15,8 +15,8 @@ from PIL import Image
 from selfsort.data import Dataset
 from selfsort.errors import CannotWrite, InvalidInput
 from selfsort.progress import track
+from selfsort.reading import Reading
 from selfsort.run import LabelTable, RunFolder, label_csv, write_whole
-from selfsort.session import Reading
 from selfsort.types import U8
 
 _NAME_BYTES = 240

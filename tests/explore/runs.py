@@ -6,8 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
+from selfsort.reading import Reading
 from selfsort.run import RunFolder
-from selfsort.session import Reading, Request, start
+from selfsort.session import Request, start
 
 
 def fitted(source: Path, out: Path, clusters: int = 3, **reading: object) -> RunFolder:

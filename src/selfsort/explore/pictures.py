@@ -27,9 +27,9 @@ from selfsort.data.fitting import cpu_count
 from selfsort.data.folder import open_file
 from selfsort.data.pictures import Gallery, Item
 from selfsort.errors import InvalidInput, SelfsortError
+from selfsort.reading import Reading
 from selfsort.report.words import plural
 from selfsort.run import RunFolder, Thumbnails
-from selfsort.session import Reading
 from selfsort.types import U8
 
 TILE_SIDE = 160
