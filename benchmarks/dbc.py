@@ -14,6 +14,7 @@ import torch
 
 from selfsort import training
 from selfsort.methods import dbc
+from selfsort.methods._dbc_history import glance
 from selfsort.types import Images
 
 N = 4096
@@ -40,7 +41,7 @@ def run() -> dict[str, float]:
             step(dbc.reconstruction_loss(x, net(x)[1]))
 
     def ours_first() -> None:
-        dbc._glance(dbc._reconstruct(state)[0], config.n_clusters, seed=0)
+        glance(dbc._reconstruct(state)[0], config.n_clusters, seed=0)
 
     first = _ratio(ours_first, bare_first)
     state.set_centres(state.encode()[:10])

@@ -199,7 +199,13 @@ class TestImports:
         assert not offences, listed(offences)
 
     def test_methods_do_not_import_each_other(self) -> None:
-        offences = [str(found) for found in own_imports() if found.room == found.target_room == "methods"]
+        # A method may be two files: methods/_dbc_history.py is a private part of methods/dbc.py and of no other.
+        offences = [
+            str(found)
+            for found in own_imports()
+            if found.room == found.target_room == "methods"
+            and not found.target.startswith(f"selfsort.methods._{found.file.stem}_")
+        ]
         assert not offences, listed(offences)
 
     def test_only_excused_files_import_torch(self) -> None:

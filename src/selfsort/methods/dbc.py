@@ -19,7 +19,7 @@ Where we differ from the paper:
   all data sets; docs/methods/dbc.md tells how.
 - Batch normalisation keeps its statistics in stage II (`freeze_bn`), so that scores and targets come from one function.
 - Training stops when fewer than 0.1 % of the labels change in an epoch; the paper waits for none.
-- The labels logged in stage I are a quick look, not k-means on all images: see `_glance`.
+- The labels logged in stage I are a quick look, not k-means on all images: see `_dbc_history.glance`.
 - `dec` trains its auto-encoder end to end; the original stacks denoising layers one by one.
 """
 
@@ -39,16 +39,12 @@ from selfsort import training
 from selfsort.classic.kmeans import kmeans
 from selfsort.config import Config, setting
 from selfsort.errors import InvalidInput, invalid
+from selfsort.methods._dbc_history import glance, pictures, stage
 from selfsort.nets.autoencoder import ARCHITECTURES, FCAE, AutoEncoder, DenseAE, plan_stages
 from selfsort.types import F32, I64, Arrays, Assignment, Clustering, Images, Method, Snapshot, State
 
 _MIN_SIZE = 1e-8
 """Smallest n_j: an empty cluster would make its column of the target explode."""
-
-# Kept for the figures: images of a stage, bars of a histogram, images whose activations are shown.
-_N_KEPT, _N_BINS, _N_SHOWN = 1000, 50, 3
-# Images that the glance in stage I clusters.
-_N_GLANCE = 2000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -306,16 +302,16 @@ def train(
     while run.ae_epoch < config.n_ae_epochs:
         seen, stats = _reconstruct(run)
         run.ae_epoch += 1
-        run.labels = _glance(seen, config.n_clusters, training.derive_seed(seed, f"glance {run.ae_epoch}"))
+        run.labels = glance(seen, config.n_clusters, training.derive_seed(seed, f"glance {run.ae_epoch}"))
         yield run.snapshot("reconstruct", _named(stats, "reconstruction"))
     features = run.encode()
     if not run.is_clustered:
         inertia = _place_centres(run, features, seed)
         log_s_NK = run.log_scores(features)
         run.labels = log_s_NK.argmax(dim=1).numpy()
-        run.pictures = _pictures(run, log_s_NK)
+        run.pictures = pictures(run.net, images, log_s_NK, device)
         result = None if isinstance(config, DBCConfig) else _result(run, features, log_s_NK)
-        yield run.snapshot("k-means", {"inertia": inertia}, history=_stage(features, log_s_NK), result=result)
+        yield run.snapshot("k-means", {"inertia": inertia}, history=stage(features, log_s_NK), result=result)
     if isinstance(config, DBCConfig):
         yield from _sharpen(run, config, features)
 
@@ -335,7 +331,7 @@ def _sharpen(run: _Run, config: DBCConfig, features: F32) -> Iterator[Snapshot]:
         yield run.snapshot(
             "boost",
             {**_named(stats, "kl"), "changed": changed, "empty_clusters": target.n_empty},
-            history=_stage(features, log_s_NK, is_sparse=not (is_last or run.epoch.bit_count() == 1)),
+            history=stage(features, log_s_NK, is_sparse=not (is_last or run.epoch.bit_count() == 1)),
             result=_result(run, features, log_s_NK) if is_last else None,
             warnings=_empty_warning(target.n_empty),
         )
@@ -386,20 +382,6 @@ def _reconstruct(run: _Run) -> tuple[Tensor, training.EpochStats]:
     return seen_ND, training.run_epoch(step, run.batches(), run.optimizer, what=what, total=len(pixels))
 
 
-def _glance(seen_ND: Tensor, n_clusters: int, seed: int) -> I64:
-    """Label all images by the centres of a few of them: k-means on all in every epoch would cost more than learning.
-
-    The features are those the network computed while it was trained on them, so they lag behind it by up to an epoch.
-    """
-    n_kept = max(_N_GLANCE, 20 * n_clusters)
-    rows = torch.linspace(0, len(seen_ND) - 1, min(n_kept, len(seen_ND))).long()
-    sample: F32 = training.to_numpy(seen_ND[rows])
-    centres = kmeans(sample, n_clusters, seed=seed, n_restarts=1, max_iterations=50).centroids
-    nearest = squared_distances(seen_ND, torch.from_numpy(centres).to(seen_ND)).argmin(dim=1)
-    labels: I64 = nearest.cpu().numpy()
-    return labels
-
-
 def _place_centres(run: _Run, features: F32, seed: int) -> float:
     """K-means on the features of all images; returns its inertia."""
     fitted = kmeans(features, run.config.n_clusters, seed=seed, n_restarts=run.config.n_restarts)
@@ -427,31 +409,7 @@ def _learn_target(run: _Run, config: DBCConfig, r_NK: Tensor) -> training.EpochS
     return training.run_epoch(step, run.batches(), run.optimizer, what=what, total=len(pixels))
 
 
-# --- figures and result --------------------------------------------------------------------------------------------
-
-
-def _stage(features: F32, log_s_NK: Tensor, *, is_sparse: bool = False) -> Arrays:
-    """Keep the histogram of the first cluster's scores over all images and, unless sparse, some images whole."""
-    first_N = log_s_NK[:, 0].exp()
-    bars = torch.histc(first_N, bins=_N_BINS, min=0, max=1).to(torch.int64).numpy()
-    rows = np.unique(np.linspace(0, len(features) - 1, min(_N_KEPT, len(features))).astype(np.int64))
-    if is_sparse:
-        return {"score_histogram": bars, "rows": rows[:0]}
-    soft = log_s_NK.exp().numpy()[rows]
-    labels = log_s_NK.argmax(dim=1).numpy()[rows]
-    return {"score_histogram": bars, "rows": rows, "features": features[rows], "soft": soft, "labels": labels}
-
-
-def _pictures(run: _Run, log_s_NK: Tensor) -> Arrays:
-    """Filters, and what every layer makes of the surest images of the first clusters, at the end of stage I."""
-    shown = log_s_NK.argmax(dim=0)[:_N_SHOWN]
-    run.net.eval()
-    with torch.inference_mode():
-        maps = run.net.activations(training.PixelTensor(run.images, run.device).floats(shown))
-    found = {f"activations.{name}": training.to_numpy(value) for name, value in maps.items()}
-    for name, weight_FCHW in run.net.filters().items():
-        found[f"filters.{name}"] = training.to_numpy(weight_FCHW.permute(0, 2, 3, 1))
-    return {**found, "activation_rows": training.to_numpy(shown)}
+# --- result --------------------------------------------------------------------------------------------
 
 
 def _result(run: _Run, features: F32, log_s_NK: Tensor) -> Clustering:
