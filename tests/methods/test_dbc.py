@@ -24,7 +24,6 @@ from selfsort.methods.dbc import (
     log_scores,
     reconstruction_loss,
     restore,
-    shifted,
     squared_distances,
     train,
 )
@@ -63,7 +62,7 @@ class TestSettings:
         config, dec = DBCConfig(n_clusters=10), DECConfig(n_clusters=10)
         assert (config.alpha, config.v, config.n_j, config.rec_weight) == (2.0, 1.0, "boosted", 0.0)
         assert (dec.alpha, dec.v, dec.n_j, dec.arch) == (2.0, 1.0, "soft", "dense")
-        assert (config.noise, config.shift, config.feature_scale) == (0.0, 0, 1.0)
+        assert (config.noise, config.rotate, config.translate, config.feature_scale) == (0.0, 0.0, 0.0, 1.0)
 
     @pytest.mark.parametrize(
         ("wrong", "message"),
@@ -72,8 +71,8 @@ class TestSettings:
             ({"batch_size": 1}, "batch_size must be at least 2, for batch normalisation; got 1"),
             ({"stop": -0.1}, "stop must be at least 0"),
             ({"noise": 1.0}, "noise must be at least 0 and below 1"),
-            ({"shift": -1}, "shift must be at least 0"),
-            ({"ae_epochs": 0}, "ae_epochs must be at least 1"),
+            ({"rotate": -1.0}, "rotate must be at least 0"),
+            ({"ae_epochs": -1}, "ae_epochs must be at least 0"),
             ({"n_j": "sum"}, "n_j must be boosted or soft or constant; got 'sum'"),
             ({"ae_init": "none"}, "ae_init must be full or half or random"),
         ],
@@ -83,8 +82,22 @@ class TestSettings:
             DBCConfig(n_clusters=2, **wrong)
 
     def test_initialisation_sets_the_epochs(self) -> None:
-        epochs = [replace(QUICK, ae_epochs=9, ae_init=init).n_ae_epochs for init in ("full", "half", "random")]
+        epochs = [replace(QUICK, ae_epochs=9, ae_init=init).first_epochs(60) for init in ("full", "half", "random")]
         assert epochs == [9, 4, 0]
+
+    @pytest.mark.parametrize(("n_images", "expected"), [(100, 100), (9298, 83), (70_000, 11), (1_000_000, 10)])
+    def test_small_sets_get_more_epochs(self, n_images: int, expected: int) -> None:
+        config = DBCConfig(n_clusters=2)
+        assert config.first_epochs(n_images) == expected
+        assert config.second_epochs(n_images) == max(expected, 20)
+
+    def test_the_learning_rate_falls_along_a_cosine(self) -> None:
+        optimizer = torch.optim.Adam([torch.zeros(1)], lr=1.0)
+        found = []
+        for progress in (0.0, 1 / 3, 0.5, 1.0):
+            dbc.set_rate(optimizer, 0.2, progress)
+            found.append(optimizer.param_groups[0]["lr"])
+        assert found == pytest.approx([0.2, 0.15, 0.1, 0.0])
 
 
 class TestScores:
@@ -200,15 +213,6 @@ class TestLoss:
         assert reconstruction_loss(x, x + 0.5).item() == pytest.approx(4 * 0.25)
 
 
-class TestShift:
-    def test_by_hand(self) -> None:
-        x = torch.arange(1.0, 10.0).view(1, 1, 3, 3).repeat(3, 1, 1, 1)
-        found = shifted(x, torch.tensor([[0, 0], [1, 0], [-1, 2]]), most=2)
-        assert found[0, 0].tolist() == x[0, 0].tolist()
-        assert found[1, 0].tolist() == [[0, 0, 0], [1, 2, 3], [4, 5, 6]]
-        assert found[2, 0].tolist() == [[0, 0, 4], [0, 0, 7], [0, 0, 0]]
-
-
 class TestTraining:
     @pytest.mark.parametrize("config", [QUICK_FCAE, QUICK, QUICK_DEC], ids=lambda config: type(config).__name__)
     @pytest.mark.parametrize("seed", [0, 1])
@@ -283,7 +287,7 @@ class TestTraining:
             {"rec_weight": 0.1},
             {"feature_scale": 0.3},
             {"noise": 0.2},
-            {"shift": 1},
+            {"rotate": 5.0, "translate": 0.05},
             {"arch": "usps", "v": 2.0},
         ],
         ids=str,
@@ -354,8 +358,8 @@ class TestHistory:
 class TestResume:
     @pytest.mark.parametrize(
         "config",
-        [QUICK_FCAE, replace(QUICK, lr=0.01, shift=1, noise=0.1), replace(QUICK, rec_weight=0.1, freeze_bn=False)],
-        ids=["fcae", "shift and noise", "reconstruction"],
+        [QUICK_FCAE, replace(QUICK, lr=0.01, rotate=5.0, noise=0.1), replace(QUICK, rec_weight=0.1, freeze_bn=False)],
+        ids=["fcae", "turned and noisy", "reconstruction"],
     )
     def test_from_every_snapshot(self, pictures: Images, config: FCAEConfig) -> None:
         taken = [(snapshot, snapshot.state()) for snapshot in snapshots(pictures, config)]

@@ -17,6 +17,7 @@ Shape letters: N images, B batch, D features, K clusters.
 Where we differ from the paper:
 - It names no optimiser, rates, epochs, batch size, scaling or restarts. Ours were chosen without labels, one set for
   all data sets; docs/methods/dbc.md tells how.
+- Both stages are as long as a number of steps needs, not of epochs, and their learning rates fall along a cosine.
 - Batch normalisation keeps its statistics in stage II (`freeze_bn`), so that scores and targets come from one function.
 - Training stops when fewer than 0.1 % of the labels change in an epoch; the paper waits for none.
 - The labels logged in stage I are a quick look, not k-means on all images: see `_dbc_history.glance`.
@@ -38,6 +39,7 @@ from torch import Tensor, nn
 from selfsort import training
 from selfsort.classic.kmeans import kmeans
 from selfsort.config import Config, setting
+from selfsort.data.augment import Affine
 from selfsort.errors import InvalidInput, invalid
 from selfsort.methods._dbc_history import glance, pictures, stage
 from selfsort.nets.autoencoder import ARCHITECTURES, FCAE, AutoEncoder, DenseAE, plan_stages
@@ -45,6 +47,8 @@ from selfsort.types import F32, I64, Arrays, Assignment, Clustering, Images, Met
 
 _MIN_SIZE = 1e-8
 """Smallest n_j: an empty cluster would make its column of the target explode."""
+_ENOUGH_STEPS = 6000
+"""Steps of a stage: a fixed number of epochs would starve small sets and keep large ones waiting."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,32 +58,43 @@ class FCAEConfig(Config):
     arch: Literal["auto", "mnist", "usps", "coil", "dense"] = setting(
         "auto", "network: by image size, that of a data set, or the fully connected one of DEC", "paper"
     )
-    ae_epochs: int = setting(50, "passes over the images in stage I")
-    ae_lr: float = setting(1e-3, "learning rate of Adam in stage I")
+    ae_epochs: int = setting(0, "passes over the images in stage I; 0: enough for 6,000 steps, but 10 to 100")
+    ae_lr: float = setting(2e-3, "learning rate of Adam in stage I, where it begins; it falls to 0 along a cosine")
     ae_init: Literal["full", "half", "random"] = setting(
         "full", "how far stage I goes: all epochs, half of them, or none", "paper"
     )
-    batch_size: int = setting(256, "images per step, in both stages")
+    batch_size: int = setting(128, "images per step, in both stages")
     n_restarts: int = setting(20, "starts of k-means; the one with the smallest inertia wins")
     v: float = setting(1.0, "degrees of freedom of the scores", "paper")
     feature_scale: float = setting(1.0, "factor on the features; larger makes scores surer")
     noise: float = setting(0.0, "share of the pixels blacked out in stage I, as denoising auto-encoders do")
-    shift: int = setting(0, "shift training images at random by up to so many pixels, in both stages")
+    rotate: float = setting(0.0, "turn training images at random by up to so many degrees, in both stages")
+    translate: float = setting(0.0, "move training images at random by up to this share of the side, in both stages")
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("n_restarts", "ae_epochs"):
-            self.require(name, getattr(self, name) >= 1, "be at least 1")
+        self.require("ae_epochs", self.ae_epochs >= 0, "be at least 0")
+        self.require("n_restarts", self.n_restarts >= 1, "be at least 1")
         self.require("batch_size", self.batch_size >= 2, "be at least 2, for batch normalisation")
         for name in ("ae_lr", "v", "feature_scale"):
             self.require(name, getattr(self, name) > 0, "be positive")
         self.require("noise", 0 <= self.noise < 1, "be at least 0 and below 1")
-        self.require("shift", self.shift >= 0, "be at least 0")
+        for name in ("rotate", "translate"):
+            self.require(name, getattr(self, name) >= 0, "be at least 0")
 
-    @property
-    def n_ae_epochs(self) -> int:
-        """Epochs of stage I after `ae_init`."""
-        return {"full": self.ae_epochs, "half": self.ae_epochs // 2, "random": 0}[self.ae_init]
+    def enough_epochs(self, n_images: int, *, fewest: int) -> int:
+        """Epochs that make `_ENOUGH_STEPS` steps, but from `fewest` to 100."""
+        steps_per_epoch = math.ceil(n_images / self.batch_size)
+        return min(100, max(fewest, math.ceil(_ENOUGH_STEPS / steps_per_epoch)))
+
+    def full_epochs(self, n_images: int) -> int:
+        """Epochs of stage I if it goes all the way."""
+        return self.ae_epochs or self.enough_epochs(n_images, fewest=10)
+
+    def first_epochs(self, n_images: int) -> int:
+        """Epochs of stage I as far as `ae_init` lets it go."""
+        full = self.full_epochs(n_images)
+        return {"full": full, "half": full // 2, "random": 0}[self.ae_init]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,19 +105,22 @@ class DBCConfig(FCAEConfig):
     n_j: Literal["boosted", "soft", "constant"] = setting(
         "boosted", "cluster sizes in the target: sum of s^alpha, sum of s (as DEC), or 1", "paper"
     )
-    epochs: int = setting(100, "passes over the images in stage II, at most")
-    lr: float = setting(1e-4, "learning rate of Adam in stage II")
+    epochs: int = setting(0, "passes over the images in stage II, at most; 0: enough for 6,000 steps, but 20 to 100")
+    lr: float = setting(1e-3, "learning rate of Adam in stage II, where it begins; it falls to 0 along a cosine")
     stop: float = setting(0.001, "end when a smaller share of the labels changes in an epoch; 0: when none does")
     freeze_bn: bool = setting(True, "keep the statistics of batch normalisation in stage II")
     rec_weight: float = setting(0.0, "weight of the reconstruction in stage II; above 0 the decoder stays (DCEC)")
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.require("epochs", self.epochs >= 1, "be at least 1")
         for name in ("alpha", "lr"):
             self.require(name, getattr(self, name) > 0, "be positive")
-        for name in ("stop", "rec_weight"):
+        for name in ("epochs", "stop", "rec_weight"):
             self.require(name, getattr(self, name) >= 0, "be at least 0")
+
+    def second_epochs(self, n_images: int) -> int:
+        """Epochs of stage II if the labels never rest."""
+        return self.epochs or self.enough_epochs(n_images, fewest=20)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,6 +129,9 @@ class DECConfig(DBCConfig):
 
     arch: Literal["auto", "mnist", "usps", "coil", "dense"] = setting(
         "dense", "network: the fully connected one, or a convolutional one of DBC", "paper"
+    )
+    ae_lr: float = setting(
+        1e-3, "learning rate of Adam in stage I, where it begins: lower than DBC's, without batch normalisation"
     )
     n_j: Literal["boosted", "soft", "constant"] = setting(
         "soft", "cluster sizes in the target: sum of s^alpha (as DBC), sum of s, or 1", "paper"
@@ -160,15 +181,6 @@ def kl_loss(r_BK: Tensor, log_s_BK: Tensor) -> Tensor:
     return F.kl_div(log_s_BK.clamp(min=math.log(1e-12)), r_BK, reduction="batchmean")
 
 
-def shifted(x_BCHW: Tensor, by_B2: Tensor, most: int) -> Tensor:
-    """Move each image down and right by its own whole numbers of pixels, -most..most; zeros come in."""
-    padded = F.pad(x_BCHW, (most, most, most, most))
-    windows = padded.unfold(2, x_BCHW.shape[2], 1).unfold(3, x_BCHW.shape[3], 1)
-    start_B2 = most - by_B2
-    moved = windows[torch.arange(len(x_BCHW), device=x_BCHW.device), :, start_B2[:, 0], start_B2[:, 1]]
-    return moved.contiguous(memory_format=torch.channels_last)
-
-
 # --- network -------------------------------------------------------------------------------------------------------
 
 
@@ -200,6 +212,12 @@ def score_all(features: F32, mu_KD: Tensor, v: float) -> Tensor:
         return torch.cat([log_scores(block, mu_KD.cpu(), v) for block in torch.split(torch.from_numpy(features), 1024)])
 
 
+def set_rate(optimizer: torch.optim.Optimizer, lr: float, progress: float) -> None:
+    """Lower the learning rate along half a cosine, from `lr` at 0 to nothing at 1."""
+    for group in optimizer.param_groups:
+        group["lr"] = lr * 0.5 * (1 + math.cos(math.pi * progress))
+
+
 # --- training ------------------------------------------------------------------------------------------------------
 
 
@@ -218,6 +236,10 @@ class _Run:
     optimizer: torch.optim.Adam
     shuffling: torch.Generator
     corrupting: torch.Generator
+    n_first: int
+    """Epochs of stage I."""
+    n_second: int
+    """Epochs of stage II, at most."""
     labels: I64
     pictures: Arrays = field(default_factory=dict)
     """Filters and activations at the end of stage I."""
@@ -236,9 +258,12 @@ class _Run:
         n_features = encode(net.encoder, images.subset(slice(0, 1)), device, 1.0).shape[1]
         mu = nn.Parameter(torch.zeros(config.n_clusters, n_features, device=device))
         optimizer = torch.optim.Adam(net.parameters(), lr=config.ae_lr)
-        shuffling, corrupting = training.torch_generator(seed, "batches"), training.torch_generator(seed, "corruption")
+        shuffling = training.torch_generator(seed, "batches")
+        corrupting = training.torch_generator(seed, "corruption", device)
+        n_first = config.first_epochs(len(images))
+        n_second = config.second_epochs(len(images)) if isinstance(config, DBCConfig) else 0
         labels = np.zeros(len(images), dtype=np.int64)
-        return cls(images, config, device, net, mu, optimizer, shuffling, corrupting, labels)
+        return cls(images, config, device, net, mu, optimizer, shuffling, corrupting, n_first, n_second, labels)
 
     def load(self, state: State) -> None:
         """Go on from a saved state."""
@@ -288,8 +313,9 @@ class _Run:
     def snapshot(self, phase: str, event: Mapping[str, Any], **rest: Any) -> Snapshot:
         self.step += 1
         n_more = self.config.epochs if isinstance(self.config, DBCConfig) else 0
-        total = self.config.n_ae_epochs + 1 + n_more
-        return Snapshot(self.step, total, self.labels, {"phase": phase, **event}, self.state, **rest)
+        return Snapshot(
+            self.step, self.n_first + 1 + n_more, self.labels, {"phase": phase, **event}, self.state, **rest
+        )
 
 
 def train(
@@ -299,7 +325,7 @@ def train(
     run = _Run.new(images, config, device, seed)
     if resume is not None:
         run.load(resume)
-    while run.ae_epoch < config.n_ae_epochs:
+    while run.ae_epoch < run.n_first:
         seen, stats = _reconstruct(run)
         run.ae_epoch += 1
         run.labels = glance(seen, config.n_clusters, training.derive_seed(seed, f"glance {run.ae_epoch}"))
@@ -327,7 +353,7 @@ def _sharpen(run: _Run, config: DBCConfig, features: F32) -> Iterator[Snapshot]:
         log_s_NK = run.log_scores(features)
         before, run.labels = run.labels, log_s_NK.argmax(dim=1).numpy()
         changed = float(np.mean(before != run.labels))
-        is_last = run.epoch >= config.epochs or _has_settled(changed, config.stop)
+        is_last = run.epoch >= run.n_second or _has_settled(changed, config.stop)
         yield run.snapshot(
             "boost",
             {**_named(stats, "kl"), "changed": changed, "empty_clusters": target.n_empty},
@@ -354,15 +380,20 @@ def _empty_warning(n_empty: int) -> tuple[str, ...]:
     return (f"{n_empty} empty clusters: their sizes in the target were raised to {_MIN_SIZE:g}.",)
 
 
-def _corrupted(x_BCHW: Tensor, run: _Run, noise: float = 0.0) -> tuple[Tensor, Tensor]:
-    """Return what the network sees and what it should give back, after the optional shift and noise."""
-    if most := run.config.shift:
-        by_B2 = torch.randint(-most, most + 1, (len(x_BCHW), 2), generator=run.corrupting)
-        x_BCHW = shifted(x_BCHW, by_B2.to(x_BCHW.device), most)
-    if not noise:
-        return x_BCHW, x_BCHW
-    is_kept_BCHW = torch.rand(x_BCHW.shape, generator=run.corrupting) >= noise
-    return x_BCHW * is_kept_BCHW.to(x_BCHW), x_BCHW
+def _varied(x_BCHW: Tensor, run: _Run) -> Tensor:
+    """Turn and move every image a little, if asked for."""
+    config = run.config
+    if not (config.rotate or config.translate):
+        return x_BCHW
+    return Affine(rotate=config.rotate, translate=config.translate)(x_BCHW, run.corrupting)
+
+
+def _with_noise(x_BCHW: Tensor, run: _Run) -> Tensor:
+    """Black out a share of the pixels, if asked for."""
+    if not run.config.noise:
+        return x_BCHW
+    is_kept_BCHW = torch.rand(x_BCHW.shape, generator=run.corrupting, device=x_BCHW.device) >= run.config.noise
+    return x_BCHW * is_kept_BCHW.to(x_BCHW)
 
 
 def _reconstruct(run: _Run) -> tuple[Tensor, training.EpochStats]:
@@ -373,12 +404,13 @@ def _reconstruct(run: _Run) -> tuple[Tensor, training.EpochStats]:
     def step(batch_B: Tensor) -> Tensor | None:
         if len(batch_B) < 2:  # batch normalisation needs two
             return None
-        noisy_BCHW, x_BCHW = _corrupted(pixels.floats(batch_B), run, run.config.noise)
-        z_BD, again_BCHW = net(noisy_BCHW)
+        x_BCHW = _varied(pixels.floats(batch_B), run)
+        z_BD, again_BCHW = net(_with_noise(x_BCHW, run))
         seen_ND[batch_B.to(run.device)] = z_BD.detach()
         return reconstruction_loss(x_BCHW, again_BCHW)
 
-    what = f"stage 1, epoch {run.ae_epoch + 1} of {run.config.n_ae_epochs}"
+    set_rate(run.optimizer, run.config.ae_lr, run.ae_epoch / run.config.full_epochs(len(pixels)))
+    what = f"stage 1, epoch {run.ae_epoch + 1} of {run.n_first}"
     return seen_ND, training.run_epoch(step, run.batches(), run.optimizer, what=what, total=len(pixels))
 
 
@@ -398,14 +430,15 @@ def _learn_target(run: _Run, config: DBCConfig, r_NK: Tensor) -> training.EpochS
     def step(batch_B: Tensor) -> Tensor | None:
         if len(batch_B) < 2 and not config.freeze_bn:
             return None
-        _, x_BCHW = _corrupted(pixels.floats(batch_B), run)
+        x_BCHW = _varied(pixels.floats(batch_B), run)
         z_BD, again_BCHW = net(x_BCHW) if config.rec_weight else (net.encoder(x_BCHW), None)
         loss = kl_loss(r_NK[batch_B].to(run.device), log_scores(config.feature_scale * z_BD, run.mu, config.v))
         if again_BCHW is not None:
             loss = loss + config.rec_weight * reconstruction_loss(x_BCHW, again_BCHW)
         return loss
 
-    what = f"stage 2, epoch {run.epoch + 1} of at most {config.epochs}"
+    set_rate(run.optimizer, config.lr, run.epoch / run.n_second)
+    what = f"stage 2, epoch {run.epoch + 1} of at most {run.n_second}"
     return training.run_epoch(step, run.batches(), run.optimizer, what=what, total=len(pixels))
 
 
