@@ -63,7 +63,8 @@ def curves(images: Images, truth: I64, config: DBCConfig, *, seed: int) -> Itera
                 epoch += 1
             elif shared is None:
                 shared = snapshot.state()
-            yield Point(name, epoch, found["acc"], found["nmi_max"], event.get("kl"), event.get("changed"))
+            kl, changed = (float(event[key]) if key in event else None for key in ("kl", "changed"))
+            yield Point(name, epoch, found["acc"], found["nmi_max"], kl, changed)
 
 
 def main(arguments: Sequence[str] | None = None) -> dict[str, dict[str, float]]:

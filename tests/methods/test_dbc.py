@@ -231,6 +231,10 @@ class TestTraining:
         assert all("reconstruction" in snapshot.event for snapshot in taken[:4])
         assert all({"kl", "changed", "empty_clusters"} <= set(snapshot.event) for snapshot in taken[5:])
 
+    def test_automatic_lengths_are_announced(self, pictures: Images) -> None:
+        first = next(snapshots(pictures, replace(QUICK, ae_epochs=0, epochs=0)))
+        assert first.total == 100 + 1 + 100
+
     def test_the_reconstruction_improves_and_stage_one_is_shared(self, pictures: Images) -> None:
         alone, both = list(snapshots(pictures, QUICK_FCAE)), list(snapshots(pictures, QUICK))
         errors = [float(snapshot.event["reconstruction"]) for snapshot in alone[:-1]]

@@ -312,9 +312,8 @@ class _Run:
 
     def snapshot(self, phase: str, event: Mapping[str, Any], **rest: Any) -> Snapshot:
         self.step += 1
-        n_more = self.config.epochs if isinstance(self.config, DBCConfig) else 0
         return Snapshot(
-            self.step, self.n_first + 1 + n_more, self.labels, {"phase": phase, **event}, self.state, **rest
+            self.step, self.n_first + 1 + self.n_second, self.labels, {"phase": phase, **event}, self.state, **rest
         )
 
 
