@@ -28,7 +28,7 @@ for snapshot in train(known, config, device=device, seed=0):
         now = scores(snapshot.labels, digits.target[:1500])
         print(
             f"epoch {event['epoch']:2}   same above {event['upper']:.3f}, different below {event['lower']:.3f}   "
-            f"{event['selected_fraction']:4.0%} of the pairs used   NMI {now['nmi_geometric']:.3f}   ACC {now['acc']:.3f}"
+            f"{event['selected_fraction']:4.0%} of the pairs   NMI {now['nmi_geometric']:.3f}   ACC {now['acc']:.3f}"
         )
 
 result = snapshot.result
