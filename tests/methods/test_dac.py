@@ -3,6 +3,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -15,6 +16,7 @@ from torch import Tensor
 
 from selfsort.data.augment import Affine, ChannelShift, Flip
 from selfsort.errors import InvalidInput
+from selfsort.fitting import Fit
 from selfsort.methods import dac
 from selfsort.methods.dac import (
     DACConfig,
@@ -32,6 +34,11 @@ from selfsort.methods.dac import (
 )
 from selfsort.metrics.external import accuracy
 from selfsort.nets.labelnet import restrain
+from selfsort.report.pictures import Pictures
+from selfsort.report.read import read_run
+from selfsort.report.stage_pages import method_parts
+from selfsort.report.stages import read_stages, threshold_trace
+from selfsort.run import RunFolder
 from selfsort.types import I64, Clustering, Images, Snapshot, State
 
 CPU = torch.device("cpu")
@@ -372,3 +379,20 @@ class TestModel:
         assert model.apply(pictures.subset(slice(0, 1))).labels.shape == (1,)
         with pytest.raises(InvalidInput, match="bn_eval=batch labels an image by the images beside it"):
             model.network()
+
+
+class TestReport:
+    def test_thresholds_pairs_and_circle_are_drawn_from_what_a_run_keeps(self, tmp_path: Path) -> None:
+        images, truth = textures()
+        folder = RunFolder.create(
+            tmp_path / "run", {"method": "dac", "settings": QUICK.to_json(), "seed": 0, "image": {}, "source": {}}
+        )
+        folder.save_truth(truth, None)
+        Fit(images, dac.METHOD, QUICK, CPU, truth=truth, folder=folder).run()
+        run = read_run(folder.path)
+        trace = threshold_trace(run, read_stages(run))
+        assert [(point.upper, point.lower) for point in trace] == [thresholds_at(epoch, QUICK) for epoch in range(2)]
+        assert all(point.selected is not None and point.positive_precision is not None for point in trace)
+        names = [part.name for part in method_parts(run, Pictures(run))]
+        assert "circle" in names
+        assert "thresholds" in names
