@@ -27,7 +27,7 @@ SOURCE = ROOT / "src" / "selfsort"
 # A room is a module or a folder directly under src/selfsort. Each row: the other rooms it may import.
 GROUND = {"errors", "config", "types", "progress"}
 SIBLINGS = {"data", "nets", "graph", "metrics"}
-CLUSTERING = {"balance", "centres", "lars"}  # equations and an optimiser that methods build on
+CLUSTERING = {"balance", "centres", "lars", "distributed"}  # what methods build on besides networks
 LEARNING = GROUND | SIBLINGS | CLUSTERING | {"training", "classic", "methods"}
 ALLOWED: dict[str, set[str]] = {
     "errors": set(),
@@ -42,7 +42,7 @@ ALLOWED: dict[str, set[str]] = {
     "metrics": GROUND,
     **{room: GROUND for room in sorted(CLUSTERING)},
     # Learning. A method may start from a classical clustering, never from another method.
-    "training": GROUND | SIBLINGS,
+    "training": GROUND | SIBLINGS | {"distributed"},
     "classic": GROUND | SIBLINGS | {"training"},
     "methods": LEARNING - {"methods"},
     # The run folder knows nothing of methods, and the report knows nothing but run folders.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import shlex
 import signal
 import sys
@@ -140,7 +141,7 @@ def fit(
     from selfsort.api import DEFAULT_METHOD
     from selfsort.reading import Reading
 
-    with _progress_bars():
+    with _job(device), _progress_bars():
         if resume is not None:
             _refuse_changes(context)
             session = sessions.resume(resume, source=source, device=None if device == "auto" else device)
@@ -209,7 +210,7 @@ def _fit_and_tell(session: Session, max_minutes: float | None, as_json: bool) ->
     from selfsort.session import summary
 
     session.fit.max_seconds = None if max_minutes is None else max_minutes * 60
-    say = _say_aside if as_json else _say
+    say = _say_aside if as_json and _is_main() else _say
     skipped = len(session.dataset.ingest.get("skipped", ()))
     say(
         f"{len(session.dataset.images)} images"
@@ -261,12 +262,13 @@ def predict(
     target = out or Path("labels.csv")
     if target.resolve().parent == run.resolve():
         raise InvalidInput(f"{target} would replace a file of the run itself. Expected another place. Choose --out.")
-    model = load_model(folder, choose_device(device))
-    with _progress_bars():
+    with _job(device), _progress_bars():
+        model = load_model(folder, choose_device(device))
         dataset = read_like(folder, source, max_bad=max_bad)
         assignment = apply_in_chunks(model, dataset.images)
     table = label_csv(dataset.names, assignment.labels, assignment.soft.max(axis=1))
-    write_whole(target, lambda file: file.write(table))
+    if _is_main():
+        write_whole(target, lambda file: file.write(table))
     skipped = dataset.ingest.get("skipped", [])
     if json_:
         _print_json({"labels": str(target), "images": len(dataset.images), "skipped": skipped})
@@ -447,7 +449,8 @@ def _interrupt(signum: int, frame: Any) -> None:
 def _fail(message: str, exit_code: int, is_debug: bool) -> None:
     if is_debug:
         traceback.print_exc()
-    _say_aside(f"selfsort: {message}")
+    if _is_main() or exit_code != 2:  # what the user did wrong all processes find; once is enough
+        _say_aside(f"selfsort: {message}")
     sys.exit(exit_code)
 
 
@@ -460,8 +463,26 @@ def _help_command(error: Exception) -> str:
     return f"{getattr(context, 'command_path', 'selfsort')} --help"
 
 
+def _is_main() -> bool:
+    """Of several processes, as torchrun starts them, the first one speaks and writes."""
+    return os.environ.get("RANK", "0") == "0"
+
+
+@contextmanager
+def _job(device: str) -> Iterator[None]:
+    """Meet the other processes, if torchrun has started some."""
+    if "RANK" not in os.environ:
+        yield
+        return
+    from selfsort.distributed import joined
+
+    with joined(device):
+        yield
+
+
 def _say(text: str) -> None:
-    print(_one_line(text))
+    if _is_main():
+        print(_one_line(text))
 
 
 def _say_aside(text: str) -> None:
@@ -478,7 +499,8 @@ def _one_line(text: str) -> str:
 
 
 def _print_json(value: dict[str, Any]) -> None:
-    print(json.dumps(value))
+    if _is_main():
+        print(json.dumps(value))
 
 
 def _scores_line(metrics: dict[str, float]) -> str:
@@ -502,7 +524,7 @@ def _progress_bars() -> Iterator[None]:
     """Show progress on standard error while a block runs, if somebody is looking."""
     from selfsort.progress import listening
 
-    if not sys.stderr.isatty():
+    if not (sys.stderr.isatty() and _is_main()):
         yield
         return
     from selfsort.bars import RichListener

@@ -18,7 +18,7 @@ from importlib.metadata import version
 import numpy as np
 import torch
 
-from selfsort import __version__
+from selfsort import __version__, distributed
 from selfsort.config import Config
 from selfsort.data import ImageSpec
 from selfsort.errors import Interrupted, InvalidInput, TrainingFailed, invalid
@@ -68,30 +68,33 @@ class Fit:
     def run(self) -> Outcome:
         """Train to the end. Raises Interrupted, with the state saved, when the time is up."""
         self.check()
-        with self.folder.held() if self.folder is not None else nullcontext():
+        is_held = self.folder is not None and distributed.is_main()
+        with self.folder.held() if self.folder is not None and is_held else nullcontext(), distributed.company():
             return self._run()
 
     def _run(self) -> Outcome:
         started = time.monotonic()
         resume, earlier = self._resume_point()
+        # Of several processes all train and read, and the first one writes.
+        folder = self.folder if distributed.is_main() else None
         saved_at = started
         events: list[Json] = []
         for snapshot in self._snapshots(resume):
             elapsed = earlier + time.monotonic() - started
             event = self._event(snapshot, elapsed)
             events.append(event)
-            if self.folder is not None:
-                self.folder.append_event(event)
+            if folder is not None:
+                folder.append_event(event)
                 if snapshot.history:
-                    self.folder.save_history(snapshot.step, snapshot.history)
+                    folder.save_history(snapshot.step, snapshot.history)
             if self.on_snapshot is not None:
                 self.on_snapshot(snapshot)
             if snapshot.result is not None:
                 return self._finish(snapshot.result, events, elapsed)
             now = time.monotonic()
-            is_time_up = self.max_seconds is not None and now - started >= self.max_seconds
-            if self.folder is not None and (is_time_up or now - saved_at >= self.save_interval):
-                self.folder.save_resume(snapshot.step, snapshot.state())
+            is_time_up = distributed.agree(self.max_seconds is not None and now - started >= self.max_seconds)
+            if folder is not None and (is_time_up or now - saved_at >= self.save_interval):
+                folder.save_resume(snapshot.step, snapshot.state())
                 saved_at = now
             if is_time_up:
                 raise Interrupted(
@@ -115,6 +118,11 @@ class Fit:
                 f"{self.method.name} learns its own features, so --features cannot be used with it. "
                 "Expected a classical method. Choose for example --method ac-gdl or kmeans."
             )
+        if distributed.world_size() > 1 and not self.method.is_shareable:
+            raise InvalidInput(
+                f"{self.method.name} cannot be trained by several processes. Expected one of those that can, such as "
+                "secu, dbc or jule. Run it without torchrun."
+            )
         if self.truth is not None and len(self.truth) != len(self.images):
             raise invalid(
                 "labels", f"have one entry per image ({len(self.images)})", len(self.truth), "Check the labels file."
@@ -125,7 +133,8 @@ class Fit:
         if self.folder is None:
             return None, 0.0
         found = self.folder.load_resume()
-        self.folder.keep_events_until(found[0] if found else 0)
+        if distributed.is_main():
+            self.folder.keep_events_until(found[0] if found else 0)
         events = self.folder.events()
         for event in events:
             self._said.update(dict.fromkeys(event.get("warnings", ())))
@@ -175,7 +184,7 @@ class Fit:
             metrics=None if self.truth is None else scores(result.labels, self.truth),
             metrics_sf=None if self.truth is None or labels_sf is None else scores(labels_sf, self.truth),
         )
-        if self.folder is not None:
+        if self.folder is not None and distributed.is_main():
             write_outcome(self.folder, outcome, self.images, self.names, self.truth)
         return outcome
 

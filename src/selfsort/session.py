@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+from selfsort import distributed
 from selfsort.api import (
     DEFAULT_METHOD,
     FEATURES_FROM,
@@ -72,7 +74,7 @@ def start(request: Request, out: Path | None) -> Session:
     features_run, layer = split_layer(request.features)
     # Anything that can be refused before minutes of decoding is refused first.
     make_config(method, request.clusters, settings, recipe=request.recipe, shape=(1, 1, 1), device=device)
-    if out is not None:
+    if out is not None and distributed.is_main():
         RunFolder.refuse_occupied(out)
     dataset = request.reading.read()
     config, choice = make_config(
@@ -97,6 +99,13 @@ def start(request: Request, out: Path | None) -> Session:
         described |= {FEATURES_FROM: str(features_run.path), "features_layer": layer}
     if request.start_from is not None:
         described |= {STARTED_FROM: str(request.start_from.path), "refines": request.start_from.field("method", str)}
+    fit.folder = folder = _opened_by_all(lambda: _create(request, out, described, dataset, features_run))
+    return Session(fit, folder, dataset)
+
+
+def _create(
+    request: Request, out: Path | None, described: Json, dataset: Dataset, features_run: RunFolder | None
+) -> RunFolder:
     with RunFolder.creating(out or free_name(request), described) as folder:
         folder.write_json("ingest.json", dataset.ingest)
         if dataset.labels is not None:
@@ -105,8 +114,16 @@ def start(request: Request, out: Path | None) -> Session:
             embed(folder, features_run, FEATURES_FROM)
         if request.start_from is not None:
             embed(folder, request.start_from, STARTED_FROM)
-    fit.folder = folder
-    return Session(fit, folder, dataset)
+    return folder
+
+
+def _opened_by_all(create: Callable[[], RunFolder]) -> RunFolder:
+    """Of several processes the first one creates the folder, the others open it."""
+    if distributed.is_main():
+        folder = create()
+        distributed.agree(str(folder.path))
+        return folder
+    return RunFolder.open(Path(distributed.agree(None)))
 
 
 def resume(path: Path, *, source: str | None = None, device: str | None = None) -> Session:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import os
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
@@ -19,6 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from selfsort import distributed
 from selfsort.errors import InvalidInput, TrainingFailed, invalid
 from selfsort.progress import track
 from selfsort.types import Arrays, Images
@@ -28,7 +30,12 @@ def choose_device(name: str = "auto") -> torch.device:
     """Return the device to compute on; `auto` takes an accelerator if there is one."""
     if name == "auto":
         if torch.cuda.is_available():
-            return torch.device("cuda")
+            # Of several processes on one machine each takes its own accelerator.
+            return (
+                torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+                if distributed.is_launched()
+                else (torch.device("cuda"))
+            )
         if torch.backends.mps.is_available():
             return torch.device("mps")
         return torch.device("cpu")
@@ -142,16 +149,15 @@ def run_epoch(
     started = time.perf_counter()
     loss_sum: Tensor | float = 0.0
     steps = skipped = images = 0
+    take = _one_step if distributed.world_size() == 1 else _shared_step
+    step_once = take(step, optimizer)
     for batch in track(batches, what, total, weigh=len):
         images += len(batch)
-        loss = step(batch)
+        loss = step_once(batch)
         if loss is None:
             skipped += 1
             continue
-        optimizer.zero_grad(set_to_none=True)
-        loss.backward()  # type: ignore[no-untyped-call]
-        optimizer.step()
-        loss_sum = loss_sum + loss.detach()
+        loss_sum = loss_sum + loss
         steps += 1
     mean_loss = float(loss_sum) / max(steps, 1)
     if not math.isfinite(mean_loss):
@@ -160,6 +166,40 @@ def run_epoch(
             "Lower the learning rate with --set, or look for broken images; the last good state can be resumed."
         )
     return EpochStats(mean_loss, steps, skipped, time.perf_counter() - started, images)
+
+
+_Step = Callable[[Tensor], Tensor | None]
+
+
+def _one_step(step: _Step, optimizer: torch.optim.Optimizer) -> _Step:
+    def once(batch: Tensor) -> Tensor | None:
+        loss = step(batch)
+        if loss is None:
+            return None
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        return loss.detach()
+
+    return once
+
+
+def _shared_step(step: _Step, optimizer: torch.optim.Optimizer) -> _Step:
+    """The same over several processes; a batch too small for two images each is skipped by all of them."""
+    share_loss = distributed.shared_step(step, optimizer)
+
+    def once(batch: Tensor) -> Tensor | None:
+        if len(batch) < 2 * distributed.world_size():
+            return None
+        optimizer.zero_grad(set_to_none=True)
+        loss, n_learning = share_loss(batch)
+        loss.backward()  # type: ignore[no-untyped-call]
+        if not n_learning:
+            return None
+        optimizer.step()
+        return distributed.average(loss)
+
+    return once
 
 
 def pack_module(prefix: str, module: nn.Module) -> Arrays:

@@ -225,3 +225,5 @@ class Method:
     """Given by the classical methods; their models are `FeatureModel`s."""
     train_from: TrainFrom | None = None
     """Given by methods that can begin with the model of an earlier run."""
+    is_shareable: bool = False
+    """True if several processes can train it together (torchrun)."""

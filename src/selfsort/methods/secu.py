@@ -25,14 +25,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from selfsort import training
+from selfsort import distributed, training
 from selfsort.balance import Balance, EntropyPrice, Greedy, SizeBounds
 from selfsort.centres import centre_loss, closed_form, hardness_sums, plain_centre_loss, running_mean, unit_columns
 from selfsort.config import Config, setting
@@ -91,6 +91,8 @@ class SeCuConfig(Config):
     solarise: float = setting(0.2, "share of solarised second views", "code")
     flip: Literal["auto", "on", "off"] = setting("auto", "mirror views; auto: in colour images only")
     rotate: float = setting(0.0, "turn views at random by up to so many degrees")
+
+    sync_bn: bool = setting(False, "batch normalisation over the batches of all processes; GPUs only")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -222,9 +224,10 @@ def encode(net: SeCuNet, images: Images, device: torch.device) -> F32:
     pixels, was_training = training.PixelTensor(images, device), net.training
     net.eval()
     with torch.inference_mode():
-        parts = [training.to_numpy(net.features(pixels.floats(idx))) for idx in pixels.chunks(chunk)]
+        features = distributed.rows_in_shares(
+            pixels.chunks(chunk), len(pixels), lambda idx: net.features(pixels.floats(idx))
+        )
     net.train(was_training)
-    features: F32 = np.concatenate(parts)
     return features
 
 
@@ -259,6 +262,8 @@ class _Run:
             self.net = SeCuNet(images.shape, config)
         self.net.normalise.fit(images.pixels)
         self.net.to(device)
+        if config.sync_bn:
+            self.net = cast(SeCuNet, distributed.synchronised(self.net))
         self.optimizer = _optimizer(self.net, config)
         self.shuffling = training.torch_generator(seed, "batches")
         self.viewing = training.torch_generator(seed, "views", device)
@@ -360,27 +365,30 @@ class _Epoch:
         x_BCHW = self.pixels.floats(batch_B)
         views = [self.run.net(augment(x_BCHW, policy, self.run.viewing)) for policy in self.policies]
         old_BH = self.run.assigned_NH[batch_B].to(self.run.device, torch.int64)
-        losses, labels = [], []
-        for h in range(self.config.n_heads):
-            y_B = self.assign(h, views, old_BH[:, h])
-            losses.append(self.losses(h, views, y_B, old_BH[:, h]))
-            labels.append(y_B)
-        self.run.assigned_NH[batch_B] = torch.stack(labels, dim=1).to("cpu", torch.int32)
-        self.n_moved += int((labels[0] != old_BH[:, 0]).sum())
+        labels = [self.assign(h, views, old_BH[:, h]) for h in range(self.config.n_heads)]
+        losses = [self.losses(h, views, y_B, old_BH[:, h]) for h, y_B in enumerate(labels)]
+        self.remember(batch_B, torch.stack(labels, dim=1))
         mean_2 = torch.stack(losses).mean(dim=0)
         self.sums += mean_2.detach()
         return mean_2.sum()
 
     def assign(self, h: int, views: Sequence[Sequence[Tensor]], old_B: Tensor) -> Tensor:
-        """New labels of a batch, and what the constraint learns from them."""
+        """New labels of one head for a batch."""
         with torch.no_grad():
             w_DK = unit_columns(self.run.net.centres[h])
             outputs = [x_BD for view in views for x_BD in view]
             cost_BK = assignment_cost(outputs, w_DK, self.config.units, self.config.lam_x)
-            balance = self.run.balances[h]
-            y_B = balance.assign(cost_BK, old_B)
-            balance.update(y_B, old_B)
-        return y_B
+            return self.run.balances[h].assign(cost_BK, old_B)
+
+    def remember(self, batch_B: Tensor, new_BH: Tensor) -> None:
+        """Store the labels of the batch, those of all processes, and let the constraints learn from them."""
+        new_BH = distributed.gather_rows(new_BH)
+        batch_B = distributed.gather_rows(batch_B.to(self.run.device)).cpu()
+        old_BH = self.run.assigned_NH[batch_B].to(self.run.device, torch.int64)
+        for h, balance in enumerate(self.run.balances):
+            balance.update(new_BH[:, h], old_BH[:, h])
+        self.n_moved += int((new_BH[:, 0] != old_BH[:, 0]).sum())
+        self.run.assigned_NH[batch_B] = new_BH.to("cpu", torch.int32)
 
     def losses(self, h: int, views: Sequence[Sequence[Tensor]], y_B: Tensor, old_B: Tensor) -> Tensor:
         """Representation and centre loss of one head, averaged over the network's outputs."""
@@ -399,6 +407,7 @@ class _Epoch:
     def collect(self, h: int, x_BD: Tensor, y_B: Tensor) -> Tensor:
         """Move centres without a gradient, or gather what will move them at the end; returns the loss to be logged."""
         w_DK = self.run.net.centres[h].detach()
+        x_BD, y_B = distributed.gather_rows(x_BD), distributed.gather_rows(y_B)
         if self.config.centre_update == "running_mean":
             moved_DK, self.tallies[h][1] = running_mean(w_DK, self.tallies[h][1], x_BD, y_B)
             self.run.net.centres[h].data.copy_(moved_DK)
@@ -409,7 +418,9 @@ class _Epoch:
         return centre_loss(x_BD, w_DK, y_B, self.config.lam_w)
 
     def finish(self) -> None:
-        """Put centres of the closed form where they belong."""
+        """Put centres of the closed form where they belong, and let all processes agree."""
+        distributed.average_buffers(self.run.net)
+        self.sums = distributed.average(self.sums)
         if self.config.centre_update == "closed_form":
             for w_DK, (sums_DK, weights_K) in zip(self.run.net.centres, self.tallies, strict=True):
                 w_DK.data.copy_(closed_form(w_DK.detach(), sums_DK, weights_K))
@@ -439,6 +450,7 @@ def train_from(
         run.load(resume)
     while run.epoch <= config.epochs:
         run.net.train()
+        distributed.own_stream(run.viewing)
         epoch = _Epoch(run)
         batches = training.shuffled_batches(len(images), config.batch_size, run.shuffling)
         what = f"epoch {run.epoch} of {config.epochs}"
@@ -546,4 +558,5 @@ METHOD = Method(
     restore=restore,
     is_inductive=True,
     train_from=train_from,
+    is_shareable=True,
 )
