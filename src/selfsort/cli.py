@@ -418,6 +418,8 @@ def main() -> None:
     """Run the command line; every expected error ends in one message and its exit code."""
     arguments = [word for word in sys.argv[1:] if word != "--debug"]
     is_debug = len(arguments) < len(sys.argv[1:])
+    if "RANK" in os.environ:  # PyTorch's distributed engine is chatty, once per process
+        os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     # A polite kill is treated like Ctrl-C: the run folder stays resumable.
     signal.signal(signal.SIGTERM, _interrupt)
     if isinstance(sys.stdout, io.TextIOWrapper):

@@ -126,6 +126,13 @@ def average(numbers: Tensor) -> Tensor:
     return total / world_size()
 
 
+def add_up(rows: Tensor) -> Tensor:
+    """Sum over the processes: whole, if each has filled in its own rows and left the others zero."""
+    if world_size() > 1:
+        dist.all_reduce(rows)
+    return rows
+
+
 def average_buffers(module: nn.Module) -> None:
     """Make statistics of batch normalisation, which each process took from its own shares, the same everywhere."""
     if world_size() == 1:
@@ -185,7 +192,7 @@ def shared_step(
     """Wrap a step so that its gradients are averaged over all processes."""
     weights = [weight for group in optimizer.param_groups for weight in group["params"]]
     wrapped: Callable[[Tensor], tuple[Tensor, Tensor]] = nn.parallel.DistributedDataParallel(
-        SharedStep(step, weights)
+        SharedStep(step, weights), find_unused_parameters=True
     )
     return wrapped
 

@@ -34,7 +34,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from selfsort import training
+from selfsort import distributed, training
 from selfsort.config import Config, setting
 from selfsort.data.augment import Affine, ChannelShift, Flip, Policy, Primitive, augment
 from selfsort.errors import InvalidInput, invalid
@@ -319,6 +319,7 @@ class _Run:
         chosen = select_pairs(target_PK, thresholds)
         selected, positive = float(chosen.sure.float().mean()), float(chosen.same.float().mean())
         net.train()
+        distributed.own_stream(self.moving)
 
         def step(place_B: Tensor) -> Tensor:
             x_BCHW = augment(self.pixels.floats(pool_P[place_B]), self.policy, self.moving)
@@ -343,6 +344,7 @@ class _Run:
         what = f"epoch {self.epoch + 1} of {self.n_epochs}, pool {self.pool + 1} of {n_pools}"
         total = n * config.inner_epochs * config.repeats
         stats = training.run_epoch(step, batches, self.optimizer, what=what, total=total)
+        distributed.average_buffers(net)
         self.selected, self.positive = self.selected + selected, self.positive + positive
         return {**stats.event(), "selected_fraction": selected, "positive_fraction": positive}
 
@@ -480,4 +482,5 @@ METHOD = Method(
     train,
     restore,
     is_inductive=True,
+    is_shareable=True,
 )

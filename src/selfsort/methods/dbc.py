@@ -36,7 +36,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from selfsort import training
+from selfsort import distributed, training
 from selfsort.classic.kmeans import kmeans
 from selfsort.config import Config, setting
 from selfsort.data.augment import Affine
@@ -200,9 +200,10 @@ def encode(encoder: nn.Module, images: Images, device: torch.device, scale: floa
     pixels, was_training = training.PixelTensor(images, device), encoder.training
     encoder.eval()
     with torch.inference_mode():
-        parts = [training.to_numpy(scale * encoder(pixels.floats(idx))) for idx in pixels.chunks(chunk)]
+        features = distributed.rows_in_shares(
+            pixels.chunks(chunk), len(pixels), lambda idx: scale * encoder(pixels.floats(idx))
+        )
     encoder.train(was_training)
-    features: F32 = np.concatenate(parts)
     return features
 
 
@@ -410,7 +411,10 @@ def _reconstruct(run: _Run) -> tuple[Tensor, training.EpochStats]:
 
     set_rate(run.optimizer, run.config.ae_lr, run.ae_epoch / run.config.full_epochs(len(pixels)))
     what = f"stage 1, epoch {run.ae_epoch + 1} of {run.n_first}"
-    return seen_ND, training.run_epoch(step, run.batches(), run.optimizer, what=what, total=len(pixels))
+    distributed.own_stream(run.corrupting)
+    stats = training.run_epoch(step, run.batches(), run.optimizer, what=what, total=len(pixels))
+    distributed.average_buffers(net)
+    return distributed.add_up(seen_ND), stats
 
 
 def _place_centres(run: _Run, features: F32, seed: int) -> float:
@@ -438,7 +442,10 @@ def _learn_target(run: _Run, config: DBCConfig, r_NK: Tensor) -> training.EpochS
 
     set_rate(run.optimizer, config.lr, run.epoch / run.n_second)
     what = f"stage 2, epoch {run.epoch + 1} of at most {run.n_second}"
-    return training.run_epoch(step, run.batches(), run.optimizer, what=what, total=len(pixels))
+    distributed.own_stream(run.corrupting)
+    stats = training.run_epoch(step, run.batches(), run.optimizer, what=what, total=len(pixels))
+    distributed.average_buffers(net)
+    return stats
 
 
 # --- result --------------------------------------------------------------------------------------------
@@ -503,7 +510,7 @@ def restore(config: FCAEConfig, state: State, *, device: torch.device) -> DBCMod
 _PAPER = "Discriminatively Boosted Image Clustering with Fully Convolutional Auto-Encoders, Pattern Recognition 2018"
 
 METHODS = tuple(
-    Method(name, summary, source, config, train, restore, is_inductive=True)
+    Method(name, summary, source, config, train, restore, is_inductive=True, is_shareable=True)
     for name, summary, source, config in (
         (
             "fcae-kmeans",

@@ -34,7 +34,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from selfsort import training
+from selfsort import distributed, training
 from selfsort.classic.kmeans import kmeans
 from selfsort.config import Config, setting
 from selfsort.data.augment import Affine, ColourJitter, Flip, Policy, augment
@@ -315,6 +315,8 @@ class _Run:
         """Step 1: targets of a large batch, and its changed images."""
         config, rows_M = self.config, self.large_batch(iteration)
         self.views = training.torch_generator(self.seed, f"views {iteration}", self.device)
+        if not config.augment_once:  # else all processes make all views
+            distributed.own_stream(self.views)
         l_MK = self.label_features(rows_M)
         t_MK, ta_MK = balanced_target(l_MK, 1), balanced_target(l_MK, 2)
         c_M, is_guarded = torch.arange(len(rows_M), device=self.device), False
@@ -333,6 +335,7 @@ class _Run:
     def small_batches(self, n_pools: int) -> Iterator[Tensor]:
         """Walk over large batches: step 1 for each, then its repeats, cut into small batches."""
         for iteration in range(self.iteration, self.iteration + n_pools):
+            distributed.average_buffers(self.net)
             self.pool = self.prepare_pool(iteration)
             self.n_guarded += self.pool.is_guarded
             self.net.train()
@@ -384,6 +387,8 @@ class _Run:
             what=f"large batches {self.iteration + 1} to {self.iteration + n_pools} of {config.iterations}",
             total=n_pools * config.repeats * (self.n_pool // self.batch_size) * self.batch_size,
         )
+        distributed.average_buffers(self.net)
+        self.usage_2K = distributed.average(self.usage_2K)
         self.iteration, self.step = self.iteration + n_pools, self.step + 1
         means = {name: float(total) / max(stats.steps, 1) for name, total in self.sums.items()}
         return {**stats.event(), **means, "iteration": self.iteration, "guarded": self.n_guarded}
@@ -498,4 +503,5 @@ METHOD = Method(
     train,
     restore,
     is_inductive=True,
+    is_shareable=True,
 )

@@ -38,7 +38,7 @@ import torch.nn.functional as F
 from sklearn.decomposition import PCA
 from torch import Tensor
 
-from selfsort import training
+from selfsort import distributed, training
 from selfsort.classic.fit import VoteModel, pixel_features, vote_state
 from selfsort.classic.gdl import merge_history, short_graph_note
 from selfsort.classic.kmeans import kmeans
@@ -281,9 +281,10 @@ def encode(net: ConvNet, images: Images, device: torch.device, layer: str = "top
     pixels = training.PixelTensor(images, device)
     net.eval()
     with torch.inference_mode():
-        parts = [net.layer(pixels.floats(idx), layer).float().cpu().numpy() for idx in pixels.chunks(chunk)]
+        features = distributed.rows_in_shares(
+            pixels.chunks(chunk), len(pixels), lambda idx: net.layer(pixels.floats(idx), layer).float()
+        )
     net.train()
-    features: F32 = np.concatenate(parts)
     is_free = layer == "top" and net.is_embedding
     return features if is_free else unit_rows(features)
 
@@ -340,10 +341,13 @@ class _Run:
 
         def step(batch_B: Tensor) -> Tensor | None:
             triplets = mine_triplets(labels_N[batch_B], config.n_neg, self.generators["negatives"])
-            if triplets is None:
+            # Of several processes some may find no triplet; all must count the same steps.
+            if triplets is None and distributed.world_size() == 1:
                 return None
             self.optimizer.param_groups[0]["lr"] = learning_rate(self.iteration, config)
             self.iteration += 1
+            if triplets is None:
+                return None
             features_BD = self.net(pixels.floats(batch_B))
             if not config.embedding_dim:
                 features_BD = F.normalize(features_BD, eps=1e-8)
@@ -352,7 +356,10 @@ class _Run:
 
         batches = training.shuffled_batches(len(labels_N), config.batch_size, self.generators["batches"])
         what = f"period {self.period + 1} of {len(self.counts)}, epoch {self.epoch + 1} of {self.n_epochs}"
-        return training.run_epoch(step, batches, self.optimizer, what=what, total=len(labels_N))
+        distributed.own_stream(self.generators["negatives"])
+        stats = training.run_epoch(step, batches, self.optimizer, what=what, total=len(labels_N))
+        distributed.average_buffers(self.net)
+        return stats
 
 
 def train(
@@ -468,4 +475,5 @@ METHOD = Method(
     train=train,
     restore=restore,
     is_inductive=False,
+    is_shareable=True,
 )

@@ -29,11 +29,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from selfsort import training
+from selfsort import distributed, training
 from selfsort.config import Config, setting
 from selfsort.data.augment import CutOut, Flip, Policy, RandomOps, augment
 from selfsort.errors import InvalidInput, invalid
-from selfsort.types import F32, I64, Arrays, Assignment, Clustering, Images, Method, NetworkModel, Snapshot, State
+from selfsort.types import I64, Arrays, Assignment, Clustering, Images, Method, NetworkModel, Snapshot, State
 
 NAME = "self-label"
 
@@ -136,10 +136,12 @@ def look(net: Refined, images: Images, device: torch.device) -> Assignment:
     pixels, was_training = training.PixelTensor(images, device), net.training
     net.eval()
     with torch.inference_mode():
-        parts = [[training.to_numpy(out) for out in net(pixels.floats(idx))] for idx in pixels.chunks(chunk)]
+        n_clusters = net(pixels.floats(torch.arange(1)))[0].shape[1]
+        both = distributed.rows_in_shares(
+            pixels.chunks(chunk), len(pixels), lambda idx: torch.cat(net(pixels.floats(idx)), dim=1)
+        )
     net.train(was_training)
-    soft: F32 = np.concatenate([part[0] for part in parts])
-    features: F32 = np.concatenate([part[1] for part in parts])
+    soft, features = np.ascontiguousarray(both[:, :n_clusters]), np.ascontiguousarray(both[:, n_clusters:])
     return Assignment(features, soft)
 
 
@@ -216,8 +218,11 @@ class _Run:
 
         batches = training.shuffled_batches(len(pixels), config.batch_size, self.shuffling)
         what = f"self-labelling, epoch {self.epoch + 1} of {config.epochs}"
+        distributed.own_stream(self.viewing)
         stats = training.run_epoch(step, batches, self.optimizer, what=what, total=len(pixels))
-        return stats, n_sure / len(pixels)
+        distributed.average_buffers(self.net)
+        n_learned = distributed.add_up(torch.tensor(n_sure, device=self.device))
+        return stats, int(n_learned) / len(pixels)
 
     def answers(self, batch_B: Tensor, x_BCHW: Tensor) -> tuple[Tensor, Tensor]:
         """Labels for a batch and which of them count: those of the run at first, then the network's own if sure."""
@@ -227,7 +232,8 @@ class _Run:
         self.net.eval()
         with torch.no_grad():
             y_B, is_sure_B = select(self.net(x_BCHW)[0], self.config.threshold)
-        self.latest_N[batch_B] = y_B.cpu()
+        rows_B = distributed.gather_rows(batch_B.to(self.device)).cpu()
+        self.latest_N[rows_B] = distributed.gather_rows(y_B).cpu()
         return y_B, is_sure_B
 
 
@@ -317,5 +323,6 @@ METHOD = Method(
     train=train,
     restore=restore,
     is_inductive=True,
+    is_shareable=True,
 )
 """Not in METHODS: it cannot start by itself. `api.continued` gives it the run to refine."""
