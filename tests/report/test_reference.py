@@ -47,3 +47,12 @@ def test_scores_on_learned_features_belong_to_runs_on_features(tmp_path: Path) -
 
 def test_other_images_have_no_published_scores(tmp_path: Path) -> None:
     assert published_table(read_run(make_run(tmp_path / "run"))) is None
+
+
+@pytest.mark.parametrize(("thresholds", "expected"), [("adaptive", "dac"), ("single", "dac-star")])
+def test_one_threshold_makes_it_another_method_in_print(tmp_path: Path, thresholds: str, expected: str) -> None:
+    settings = {"n_clusters": 3, "thresholds": thresholds}
+    config = {"method": "dac", "settings": settings, "source": {"path": "cifar10.npz"}}
+    run = read_run(make_run(tmp_path / "run", config=config))
+    assert {score.method for score in published_for(run)} == {expected}
+    assert f"Published for {expected}" in parse_text(published_table(run) or "").text_of_all

@@ -31,7 +31,15 @@ def published_for(run: RunData) -> list[Score]:
     """Return what was printed for this run's method on its data set."""
     dataset = dataset_of(run.source, run.n_images)
     features = ("jule",) if "features_from" in run.config else ("pixels", "own")
-    return [s for s in SCORES if s.dataset == dataset and s.method == run.method and s.features in features]
+    name = _printed_name(run)
+    return [s for s in SCORES if s.dataset == dataset and s.method == name and s.features in features]
+
+
+def _printed_name(run: RunData) -> str:
+    """Name the variant of the method that the run's settings make."""
+    settings = run.config.get("settings")
+    is_star = run.method == "dac" and isinstance(settings, dict) and settings.get("thresholds") == "single"
+    return "dac-star" if is_star else run.method
 
 
 def published_table(run: RunData) -> Html | None:
@@ -51,7 +59,7 @@ def published_table(run: RunData) -> Html | None:
         )
         for score in found
     ]
-    title = element("h3", {}, f"Published for {run.method}")
+    title = element("h3", {}, f"Published for {found[0].method}")
     note = element("p", {"class": "note"}, f"On {DATASETS[found[0].dataset]}.")
     return join([title, note, element("table", {}, element("thead", {}, head), element("tbody", {}, body))])
 
