@@ -9,6 +9,9 @@ import type { Tiles } from "./tiles";
 const GAP = 8;
 /** Screens of tiles kept above and below what is seen, so that scrolling never runs ahead of them. */
 const OVERSCAN = 1;
+/** Screens of pictures fetched before they are seen, in the direction of scrolling and against it. */
+const AHEAD = 6;
+const BEHIND = 1;
 
 interface Tile {
   element: HTMLElement;
@@ -16,6 +19,8 @@ interface Tile {
   caption: HTMLElement;
   row: number;
   isDrawn: boolean;
+  /** What it looks like, so that a tile that has not changed is left alone. */
+  look: string;
 }
 
 export interface GalleryHost {
@@ -38,6 +43,8 @@ export class Gallery {
   private readonly shown = new Map<number, Tile>();
   private readonly spare: Tile[] = [];
   private isScheduled = false;
+  private lastTop = 0;
+  private direction: 1 | -1 = 1;
 
   constructor(
     readonly box: HTMLElement,
@@ -140,19 +147,19 @@ export class Gallery {
     this.want();
   }
 
-  /** Ask for pictures: first those in sight, then the next screen, then what others show. */
+  /** Ask for pictures: first those in sight, then what others show, then what will be seen next. */
   private want(): void {
     const { rows } = this.listing;
     const view = this.box.clientHeight;
     const top = this.box.scrollTop;
+    if (top !== this.lastTop) this.direction = top > this.lastTop ? 1 : -1;
+    this.lastTop = top;
     const seen = tilesBetween(this.grid, rows.length, top, top + view);
-    const near = tilesBetween(this.grid, rows.length, top - view, top + 3 * view);
-    this.tiles.want([
-      ...rows.slice(seen.first, seen.end),
-      ...this.alsoWanted(),
-      ...rows.slice(seen.end, near.end),
-      ...rows.slice(near.first, seen.first),
-    ]);
+    const isDown = this.direction === 1;
+    const near = tilesBetween(this.grid, rows.length, top - (isDown ? BEHIND : AHEAD) * view, top + (isDown ? 1 + AHEAD : 1 + BEHIND) * view);
+    const below = rows.slice(seen.end, near.end);
+    const above = rows.slice(near.first, seen.first).reverse();
+    this.tiles.want([...rows.slice(seen.first, seen.end), ...this.alsoWanted(), ...(isDown ? [...below, ...above] : [...above, ...below])]);
   }
 
   private take(index: number): Tile {
@@ -161,7 +168,7 @@ export class Gallery {
       const canvas = h("canvas", { "aria-hidden": "true" });
       const caption = h("span", { class: "caption" });
       const element = h("div", { class: "tile", role: "option", draggable: "true" }, canvas, h("span", { class: "tick", "aria-hidden": "true" }), caption);
-      tile = { element, canvas, caption, row: -1, isDrawn: false };
+      tile = { element, canvas, caption, row: -1, isDrawn: false, look: "" };
       this.sheet.append(element);
     }
     const { left, top } = place(this.grid, index);
@@ -196,25 +203,24 @@ export class Gallery {
     const name = this.host.nameOf(row);
     const cluster = this.listing.clusters?.[index];
     const where = cluster === undefined ? "" : this.host.clusterName(cluster);
+    const score = this.listing.scores?.[index];
     const isMissing = this.tiles.find(row) === null;
+    const isWrong = this.wrong.has(row);
+    const isMoved = this.moved.has(row);
+    const said = [name, where, score === undefined ? "" : `similarity ${score.toFixed(2)}`, isWrong ? "marked wrong" : "", isMoved ? "moved by you" : ""];
+    const words = said.filter(Boolean).join(" · ");
+    const classes = ["tile", !tile.isDrawn && "pending", isMissing && "missing", isWrong && "wrong", isMoved && "moved", index === this.active && "active"];
     const isSelected = this.selection.rows.has(row);
-    element.classList.toggle("pending", !tile.isDrawn);
-    element.classList.toggle("missing", isMissing);
-    element.classList.toggle("wrong", this.wrong.has(row));
-    element.classList.toggle("moved", this.moved.has(row));
-    element.classList.toggle("active", index === this.active);
+    const look = `${index} ${isSelected} ${classes.join(" ")} ${words}`;
+    if (tile.look === look) return;
+    tile.look = look;
+    element.className = classes.filter(Boolean).join(" ");
     element.setAttribute("aria-selected", String(isSelected));
     element.setAttribute("aria-posinset", String(index + 1));
     element.setAttribute("aria-setsize", String(this.listing.rows.length));
-    const score = this.listing.scores?.[index];
-    const said = [name, where, score === undefined ? "" : `similarity ${score.toFixed(2)}`, this.wrong.has(row) ? "marked wrong" : "", this.moved.has(row) ? "moved by you" : ""];
-    const words = said.filter(Boolean).join(" · ");
-    if (element.title !== words) {
-      element.title = words;
-      element.setAttribute("aria-label", words);
-    }
-    const caption = isMissing ? name : where;
-    if (tile.caption.textContent !== caption) tile.caption.textContent = caption;
+    element.setAttribute("aria-label", words);
+    element.title = words;
+    tile.caption.textContent = isMissing ? name : where;
   }
 
   private indexAt(event: Event): number | null {

@@ -2,6 +2,7 @@
 
 import { type ImageFacts, getImage } from "./api";
 import { action, fill, h } from "./dom";
+import { count } from "./words";
 
 export interface LightboxHost {
   count(): number;
@@ -18,7 +19,7 @@ export function openLightbox(start: number, host: LightboxHost): void {
   let index = start;
   const picture = h("div", { class: "picture" });
   const facts = h("div", { class: "facts" });
-  const dialog = h("dialog", { class: "lightbox", "aria-label": "Image" }, picture, facts);
+  const dialog = h("dialog", { class: "lightbox", "aria-label": "Image", tabindex: -1, autofocus: true }, picture, facts);
 
   const show = async (to: number): Promise<void> => {
     const row = host.rowAt(to);
@@ -57,7 +58,7 @@ export function openLightbox(start: number, host: LightboxHost): void {
         action("Move…", "M", leave(() => host.move(found.row))),
         action(found.is_wrong ? "Not wrong" : "Mark wrong", "X", () => void host.mark(found.row, !found.is_wrong).then(() => show(index))),
       ),
-      h("p", { class: "hint" }, `${index + 1} of ${host.count()}`),
+      h("p", { class: "hint" }, `${count(index + 1)} of ${count(host.count())}`),
     ];
   };
 

@@ -182,19 +182,24 @@ class Pictures:
         lines = -(-len(rows) // columns)
         sheet = np.full((lines * height, columns * width, 3), _MISSING_GRAY, np.uint8)
         missing = []
-        with ThreadPoolExecutor(cpu_count()) as pool:
-            for place, pixels in enumerate(pool.map(self._tile, rows)):
-                if pixels is None:
-                    missing.append(place)
-                    continue
-                top, left = (place // columns) * height, (place % columns) * width
-                sheet[top : top + height, left : left + width] = pixels
+        for place, pixels in enumerate(self._tiles(rows)):
+            if pixels is None:
+                missing.append(place)
+                continue
+            top, left = (place // columns) * height, (place % columns) * width
+            sheet[top : top + height, left : left + width] = pixels
         return replace(_encode(sheet, max(height, width)), missing=tuple(missing))
 
     def large(self, row: int) -> Encoded | None:
         """Return one picture on its own."""
         found = next((pixels for shelf in self._shelves if (pixels := shelf.large(row)) is not None), None)
         return None if found is None else _encode(found, max(found.shape))
+
+    def _tiles(self, rows: Sequence[int]) -> list[U8 | None]:
+        if self.is_quick:
+            return [self._tile(row) for row in rows]
+        with ThreadPoolExecutor(cpu_count()) as pool:
+            return list(pool.map(self._tile, rows))
 
     def _tile(self, row: int) -> U8 | None:
         return next((pixels for shelf in self._shelves if (pixels := shelf.tile(row)) is not None), None)

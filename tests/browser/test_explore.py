@@ -1,0 +1,348 @@
+"""`selfsort explore` as a user meets it: looked at, clicked through, edited, undone, exported."""
+
+from __future__ import annotations
+
+import csv
+import shutil
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import uvicorn
+from PIL import Image
+from tests.browser.chromium import Browser, Keys
+from tests.conftest import write_photos
+from tests.explore.runs import fitted
+
+from selfsort.explore.app import create_app
+from selfsort.explore.desk import Desk
+from selfsort.explore.guard import Guard, new_token
+from selfsort.explore.pictures import Pictures
+from selfsort.explore.serve import HOST, listen
+from selfsort.run import RunFolder, Thumbnails
+from selfsort.types import Clustering, State
+
+pytestmark = pytest.mark.browser
+
+HOSTILE = "<img src=x onerror=document.title='harm'>.png"
+
+
+class Server:
+    """The real server, in a thread of this process."""
+
+    def __init__(self, run: Path) -> None:
+        self.desk = Desk.open(run)
+        token = new_token()
+        pictures = Pictures.open(self.desk.folder, self.desk.table.names)
+        self._listener = listen(0)
+        self.address = f"http://{HOST}:{self._listener.getsockname()[1]}/{token}/"
+        app = Guard(create_app(self.desk, pictures), token)
+        self._server = uvicorn.Server(uvicorn.Config(app, log_level="error", access_log=False))
+        self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [self._listener]})
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._server.should_exit = True
+        self._thread.join()
+        self._listener.close()
+        self.desk.close()
+
+
+@pytest.fixture(scope="module")
+def photo_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    home = tmp_path_factory.mktemp("photos")
+    photos = write_photos(home / "photos", n_per_class=20)
+    next((photos / "a").glob("*.png")).rename(photos / "a" / HOSTILE)
+    fitted(photos, home / "run")
+    return home / "run"
+
+
+@pytest.fixture
+def server(photo_run: Path, tmp_path: Path) -> Iterator[Server]:
+    shutil.copytree(photo_run, tmp_path / "run")
+    started = Server(tmp_path / "run")
+    yield started
+    started.stop()
+
+
+SEEN = """
+const box = document.getElementById("gallery").getBoundingClientRect();
+return [...document.querySelectorAll(".tile:not([hidden])")].filter((tile) => {
+  const place = tile.getBoundingClientRect();
+  return place.bottom > box.top && place.top < box.bottom;
+})"""
+IN_SIGHT = f"{SEEN}.length"
+BLANK = f"{SEEN}.filter((tile) => tile.classList.contains('pending')).length"
+
+
+def loaded(browser: Browser, server: Server) -> None:
+    browser.open(server.address)
+    browser.wait(lambda: browser.run(IN_SIGHT) > 0 and browser.run(BLANK) == 0, "the gallery is visible")
+
+
+def sizes(browser: Browser) -> dict[str, int]:
+    names = [one.text for one in browser.all(".cluster .label")]
+    counts = [int(one.text.replace(",", "")) for one in browser.all(".cluster .size")]
+    return dict(zip(names, counts, strict=True))
+
+
+class TestLooking:
+    def test_the_gallery(self, browser: Browser, server: Server) -> None:
+        loaded(browser, server)
+        assert sum(sizes(browser).values()) == 60
+        assert browser.text("#title") in sizes(browser)
+        assert "20 images" in browser.text(".titles .facts")
+        assert browser.run("return document.querySelectorAll('.tile:not([hidden])').length") == 20
+
+    def test_pictures_are_those_of_the_images(self, browser: Browser, server: Server) -> None:
+        loaded(browser, server)
+        rows = server.desk.listing(server.desk.overview().clusters[0].id, "typical").rows
+        drawn = browser.run(
+            """const canvas = document.querySelector("#tile-5 canvas");
+            return [...canvas.getContext("2d").getImageData(80, 80, 1, 1).data];"""
+        )
+        path = Path(server.desk.folder.config["source"]["path"]) / server.desk.table.names[int(rows[5])]
+        with Image.open(path) as picture:
+            expected = picture.convert("RGB").resize((160, 160)).getpixel((80, 80))
+        assert isinstance(expected, tuple)
+        assert np.abs(np.array(drawn[:3]) - np.array(expected)).max() < 40
+
+    def test_going_around(self, browser: Browser, server: Server) -> None:
+        loaded(browser, server)
+        first = browser.text("#title")
+        browser.press("j")
+        browser.wait(lambda: browser.text("#title") != first, "the next cluster")
+        browser.driver.back()
+        browser.wait(lambda: browser.text("#title") == first, "back")
+        browser.click("#views li:nth-child(1) button")
+        browser.wait(lambda: browser.text("#title") == "All images", "all images")
+        browser.click("#views li:nth-child(2) button")
+        browser.wait(lambda: browser.one("#empty").is_displayed(), "an empty view says so")
+        assert "Nothing is marked wrong" in browser.text("#empty")
+
+    def test_more_like_this(self, browser: Browser, server: Server) -> None:
+        loaded(browser, server)
+        browser.click("#tile-3")
+        browser.press("s")
+        browser.wait(lambda: browser.text("#title").startswith("More like"), "similar images")
+        browser.wait(lambda: "59 images" in browser.text(".titles .facts"), "all others are ranked")
+        browser.press(Keys.ESCAPE)
+        browser.press(Keys.ESCAPE)
+        browser.wait(lambda: "More like" not in browser.text("#title"), "back")
+
+    def test_one_image(self, browser: Browser, server: Server) -> None:
+        loaded(browser, server)
+        browser.click("#tile-0")
+        browser.press(Keys.ENTER)
+        browser.wait(lambda: browser.all(".lightbox img.enlarged"), "the picture")
+        name = browser.text(".lightbox .file")
+        browser.press(Keys.ARROW_RIGHT)
+        browser.wait(lambda: browser.text(".lightbox .file") != name, "the next one")
+        browser.press("x")
+        browser.wait(lambda: "wrong" in browser.text(".lightbox dl"), "marked from here")
+        browser.press(Keys.ESCAPE)
+        browser.wait(lambda: not browser.all("dialog"), "closed")
+        assert server.desk.overview().n_wrong == 1
+
+    def test_names_stay_text(self, browser: Browser, server: Server) -> None:
+        loaded(browser, server)
+        browser.click("#views li:nth-child(1) button")
+        row = server.desk.names.index(f"a/{HOSTILE}")
+        browser.wait(lambda: HOSTILE in browser.one(f"#tile-{row}").get_dom_attribute("title"), "the name")
+        browser.click(f"#tile-{row}")
+        browser.press(Keys.ENTER)
+        browser.wait(lambda: HOSTILE in browser.text(".lightbox .file"), "the name again")
+        browser.press(Keys.ESCAPE)
+        browser.press("j", "r")
+        browser.wait(lambda: browser.all("dialog input"), "rename")
+        browser.press(HOSTILE, Keys.ENTER)
+        browser.wait(lambda: browser.text("#title") == HOSTILE, "a name for the cluster")
+        assert HOSTILE in sizes(browser)
+        assert "harm" not in browser.driver.title.replace(HOSTILE, "")
+        assert browser.all("img") == []
+
+    def test_light_and_dark(self, browser: Browser, server: Server) -> None:
+        loaded(browser, server)
+        colour = "return getComputedStyle(document.body).backgroundColor"
+        browser.dark(True)
+        dark = browser.run(colour)
+        browser.dark(False)
+        light = browser.run(colour)
+        assert dark != light
+        browser.click("#theme")
+        assert browser.run(colour) == dark
+        browser.driver.refresh()
+        browser.wait(lambda: browser.run(colour) == dark, "the choice is kept")
+
+
+class TestEditing:
+    def test_edit_undo_redo_and_export(self, browser: Browser, server: Server) -> None:
+        loaded(browser, server)
+        before = sizes(browser)
+        first, second, third = before
+
+        browser.press("r")
+        browser.wait(lambda: browser.all("dialog input"), "rename")
+        browser.press("squares", Keys.ENTER)
+        browser.wait(lambda: browser.text("#title") == "squares", "renamed")
+
+        browser.click("#tile-1")
+        browser.hold(Keys.SHIFT, Keys.ARROW_RIGHT)
+        browser.wait(lambda: browser.text(".n-selected") == "2 selected", "a range")
+        browser.press("m")
+        browser.wait(lambda: browser.all(".picker input"), "where to")
+        browser.press(second, Keys.ENTER)
+        after = {**{name: size for name, size in before.items() if name != first}, "squares": 18, second: 22}
+        browser.wait(lambda: sizes(browser) == after, "moved")
+
+        browser.click("#tile-0")
+        browser.press("x")
+        browser.wait(lambda: browser.all("#tile-0.wrong"), "marked")
+
+        browser.click("#undo")
+        browser.wait(lambda: not browser.all("#tile-0.wrong"), "the mark is gone")
+        browser.hold(Keys.CONTROL, "z")
+        browser.wait(lambda: sizes(browser)["squares"] == 20, "the move is undone")
+        browser.click("#redo")
+        browser.wait(lambda: sizes(browser) == after, "and done again")
+
+        browser.press("e")
+        browser.wait(lambda: browser.all("[data-export]"), "export")
+        for kind in ("labels", "folders", "model-input"):
+            browser.click(f"[data-export='{kind}']")
+        browser.wait(lambda: len(browser.all(".result code")) == 3, "all three are written")
+        paths = [Path(one.text) for one in browser.all(".result code")]
+        assert all(path.exists() for path in paths)
+        with paths[0].open(newline="") as file:
+            labels = [row["label"] for row in csv.DictReader(file)]
+        assert {name: labels.count(name) for name in set(labels)} == after
+        assert len(list((paths[1] / "squares").iterdir())) == 18
+        browser.press(Keys.ESCAPE)
+        assert third in sizes(browser)
+
+    def test_merge_and_split(self, browser: Browser, server: Server) -> None:
+        loaded(browser, server)
+        first, second, _ = sizes(browser)
+        browser.click("#merge")
+        browser.wait(lambda: browser.all(".picker input"), "merge")
+        browser.press(second, Keys.ENTER)
+        browser.wait(lambda: sizes(browser).get(first) == 40, "merged")
+        assert second not in sizes(browser)
+        browser.click("#split")
+        browser.wait(lambda: browser.all("dialog input"), "split")
+        browser.press(Keys.ENTER)
+        browser.wait(lambda: len(sizes(browser)) == 3, "split again")
+        assert sum(sizes(browser).values()) == 60
+
+    def test_a_new_cluster_by_mouse(self, browser: Browser, server: Server) -> None:
+        loaded(browser, server)
+        for place in (2, 5):
+            browser.run("arguments[0].querySelector('.tick').click()", browser.one(f"#tile-{place}"))
+        browser.click("#move")
+        browser.wait(lambda: browser.all(".picker li button"), "where to")
+        browser.click(".picker li:first-child button")
+        browser.wait(lambda: 2 in sizes(browser).values(), "a cluster of two")
+        browser.click("#history")
+        browser.wait(lambda: browser.all(".history li"), "history")
+        assert "move 2 images to Cluster 3" in browser.text(".history").lower().replace("cluster", "Cluster")
+        browser.press(Keys.ESCAPE)
+
+    def test_dragging_onto_a_cluster(self, browser: Browser, server: Server) -> None:
+        loaded(browser, server)
+        other = server.desk.overview().clusters[1]
+        # Headless browsers do not drag by mouse, so the events are made by hand.
+        browser.run(
+            """const data = new DataTransfer();
+            const send = (selector, kind) => document.querySelector(selector)
+              .dispatchEvent(new DragEvent(kind, { bubbles: true, cancelable: true, dataTransfer: data }));
+            send("#tile-4", "dragstart"); send(arguments[0], "dragover"); send(arguments[0], "drop");""",
+            f"[data-cluster='{other.id}']",
+        )
+        browser.wait(lambda: sizes(browser)[other.name] == other.size + 1, "moved")
+
+
+N_LARGE = 100_000
+
+
+def large_run(path: Path, n_images: int, n_clusters: int) -> Path:
+    """A finished run whose pictures are in an array beside it, written without clustering anything."""
+    labels = np.arange(n_images) % n_clusters
+    pixels = np.zeros((n_images, 8, 8, 1), np.uint8)
+    pixels[:, 2:6, 2:6, 0] = (40 + 20 * labels)[:, None, None]
+    source = path.with_suffix(".npy")
+    np.save(source, pixels)
+    from selfsort.data.datasets import fingerprint
+    from selfsort.reading import Reading
+    from selfsort.types import Images
+
+    config = {
+        "method": "kmeans",
+        "settings": {"n_clusters": n_clusters},
+        "seed": 0,
+        "image": {"height": 8, "width": 8, "channels": 1, "fit": "crop"},
+        "source": Reading(path=str(source)).to_json(),
+        "fingerprint": fingerprint(Images(pixels)),
+    }
+    folder = RunFolder.create(path, config)
+    soft = np.eye(n_clusters, dtype=np.float32)[labels]
+    features = np.random.default_rng(0).normal(size=(n_images, 4)).astype(np.float32) + 5 * soft[:, :4]
+    folder.save_thumbnails(Thumbnails(np.array([0]), pixels[:1]))
+    folder.save_result(Clustering(labels, soft, features, State()), [str(row) for row in range(n_images)])
+    return path
+
+
+def test_a_hundred_thousand_images(browser: Browser, tmp_path: Path) -> None:
+    server = Server(large_run(tmp_path / "large", N_LARGE, 8))
+    try:
+        loaded(browser, server)
+        browser.click("#views li:nth-child(1) button")
+        browser.wait(lambda: browser.text(".titles .facts") == "100,000 images", "all images")
+        # However long the list, only what is near exists.
+        assert browser.run("return document.querySelectorAll('.tile').length") < 1000
+        for share in (0.5, 1.0, 0.25):
+            browser.run(
+                "const g = document.getElementById('gallery'); g.scrollTop = arguments[0] * g.scrollHeight", share
+            )
+            browser.wait(lambda: browser.run(IN_SIGHT) > 20 and browser.run(BLANK) == 0, "no blank rows")
+        browser.run("document.getElementById('gallery').scrollTop = 1e9")
+        browser.wait(lambda: browser.all(f"#tile-{N_LARGE - 1}"), "the last image")
+        browser.click(f"#tile-{N_LARGE - 1}")
+        browser.press("s")
+        browser.wait(lambda: browser.text("#title") == f"More like {N_LARGE - 1}", "similar among all")
+    finally:
+        server.stop()
+
+
+SCROLL = """
+const done = arguments[arguments.length - 1];
+const box = document.getElementById("gallery");
+let blank = 0, seen = 0, frames = 0;
+const frame = () => {
+  const around = box.getBoundingClientRect();
+  for (const tile of document.querySelectorAll(".tile:not([hidden])")) {
+    const place = tile.getBoundingClientRect();
+    if (place.bottom <= around.top || place.top >= around.bottom) continue;
+    seen += 1;
+    if (tile.classList.contains("pending")) blank += 1;
+  }
+  box.scrollTop += arguments[0];
+  frames += 1;
+  if (frames < arguments[1]) requestAnimationFrame(frame);
+  else done([seen, blank]);
+};
+requestAnimationFrame(frame);
+"""
+
+
+def test_scrolling_leaves_no_blank_rows(browser: Browser, tmp_path: Path) -> None:
+    server = Server(large_run(tmp_path / "long", 10_000, 4))
+    try:
+        loaded(browser, server)
+        browser.driver.set_script_timeout(120)
+        seen, blank = browser.driver.execute_async_script(SCROLL, 60, 100)
+        assert seen > 2000
+        assert blank == 0
+    finally:
+        server.stop()
