@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from selenium import webdriver
+from selenium.common.exceptions import NoSuchElementException, StaleElementReferenceException
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
@@ -60,7 +61,15 @@ class Browser:
         self.one(selector).click()
 
     def text(self, selector: str) -> str:
-        return self.one(selector).text
+        """Return what can be read there, in one step: the page may replace the element at any moment."""
+        found: str = self.run("return document.querySelector(arguments[0])?.innerText ?? ''", selector)
+        return found
+
+    def texts(self, selector: str) -> list[str]:
+        found: list[str] = self.run(
+            "return [...document.querySelectorAll(arguments[0])].map((e) => e.innerText)", selector
+        )
+        return found
 
     def press(self, *keys: str) -> None:
         webdriver.ActionChains(self.driver).send_keys(*keys).perform()
@@ -72,7 +81,8 @@ class Browser:
         return self.driver.execute_script(script, *arguments)
 
     def wait(self, done: Callable[[], object], what: str) -> None:
-        WebDriverWait(self.driver, PATIENCE, poll_frequency=0.05).until(lambda _: done(), what)
+        passing = (StaleElementReferenceException, NoSuchElementException)
+        WebDriverWait(self.driver, PATIENCE, 0.05, ignored_exceptions=passing).until(lambda _: done(), what)
 
     def dark(self, is_dark: bool) -> None:
         value = "dark" if is_dark else "light"
@@ -81,7 +91,8 @@ class Browser:
 
     def complaints(self) -> list[str]:
         """What the page wrote to the console, and refusals of the security policy."""
-        return [entry["message"] for entry in self.driver.get_log("browser")]
+        log = self.driver.execute("getLog", {"type": "browser"})
+        return [entry["message"] for entry in log["value"]]
 
     def save(self, path: Path) -> None:
         self.driver.save_screenshot(str(path))

@@ -83,8 +83,8 @@ def loaded(browser: Browser, server: Server) -> None:
 
 
 def sizes(browser: Browser) -> dict[str, int]:
-    names = [one.text for one in browser.all(".cluster .label")]
-    counts = [int(one.text.replace(",", "")) for one in browser.all(".cluster .size")]
+    names = browser.texts(".cluster .label")
+    counts = [int(text.replace(",", "")) for text in browser.texts(".cluster .size")]
     return dict(zip(names, counts, strict=True))
 
 
@@ -213,7 +213,7 @@ class TestEditing:
         for kind in ("labels", "folders", "model-input"):
             browser.click(f"[data-export='{kind}']")
         browser.wait(lambda: len(browser.all(".result code")) == 3, "all three are written")
-        paths = [Path(one.text) for one in browser.all(".result code")]
+        paths = [Path(text) for text in browser.texts(".result code")]
         assert all(path.exists() for path in paths)
         with paths[0].open(newline="") as file:
             labels = [row["label"] for row in csv.DictReader(file)]

@@ -45,7 +45,8 @@ def test_every_section_is_there_and_nothing_is_fetched(browser: Browser, page: P
 def test_every_picture_has_words(browser: Browser, page: Path) -> None:
     opened(browser, page)
     assert browser.run("return [...document.images].filter((i) => !i.alt).length") == 0
-    unnamed = "return [...document.querySelectorAll('svg')].filter((s) => !s.getAttribute('aria-label') && s.getAttribute('aria-hidden') !== 'true').length"
+    unnamed = """return [...document.querySelectorAll("svg")].filter((s) => !s.getAttribute("aria-label")
+        && s.getAttribute("aria-hidden") !== "true").length"""
     assert browser.run(unnamed) == 0
     assert browser.run("return document.querySelectorAll('canvas:not([aria-label])').length") == 0
 
