@@ -1,0 +1,99 @@
+"""Settings of FCAE, DBC and DEC."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from selfsort.config import Config, setting
+
+_ENOUGH_STEPS = 6000
+"""Steps of a stage: a fixed number of epochs would starve small sets and keep large ones waiting."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FCAEConfig(Config):
+    """Settings of stage I."""
+
+    arch: Literal["auto", "mnist", "usps", "coil", "dense"] = setting(
+        "auto", "network: by image size, that of a data set, or the fully connected one of DEC", "paper"
+    )
+    ae_epochs: int = setting(0, "passes over the images in stage I; 0: enough for 6,000 steps, but 10 to 100")
+    ae_lr: float = setting(2e-3, "learning rate of Adam in stage I, where it begins; it falls to 0 along a cosine")
+    ae_init: Literal["full", "half", "random"] = setting(
+        "full", "how far stage I goes: all epochs, half of them, or none", "paper"
+    )
+    batch_size: int = setting(128, "images per step, in both stages")
+    n_restarts: int = setting(20, "starts of k-means; the one with the smallest inertia wins")
+    v: float = setting(1.0, "degrees of freedom of the scores", "paper")
+    feature_scale: float = setting(1.0, "factor on the features; larger makes scores surer")
+    noise: float = setting(0.0, "share of the pixels blacked out in stage I, as denoising auto-encoders do")
+    rotate: float = setting(0.0, "turn training images at random by up to so many degrees, in both stages")
+    translate: float = setting(0.0, "move training images at random by up to this share of the side, in both stages")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.require("ae_epochs", self.ae_epochs >= 0, "be at least 0")
+        self.require("n_restarts", self.n_restarts >= 1, "be at least 1")
+        self.require("batch_size", self.batch_size >= 2, "be at least 2, for batch normalisation")
+        for name in ("ae_lr", "v", "feature_scale"):
+            self.require(name, getattr(self, name) > 0, "be positive")
+        self.require("noise", 0 <= self.noise < 1, "be at least 0 and below 1")
+        for name in ("rotate", "translate"):
+            self.require(name, getattr(self, name) >= 0, "be at least 0")
+
+    def enough_epochs(self, n_images: int, *, fewest: int) -> int:
+        """Epochs that make `_ENOUGH_STEPS` steps, but from `fewest` to 100."""
+        steps_per_epoch = math.ceil(n_images / self.batch_size)
+        return min(100, max(fewest, math.ceil(_ENOUGH_STEPS / steps_per_epoch)))
+
+    def full_epochs(self, n_images: int) -> int:
+        """Epochs of stage I if it goes all the way."""
+        return self.ae_epochs or self.enough_epochs(n_images, fewest=10)
+
+    def first_epochs(self, n_images: int) -> int:
+        """Epochs of stage I as far as `ae_init` lets it go."""
+        full = self.full_epochs(n_images)
+        return {"full": full, "half": full // 2, "random": 0}[self.ae_init]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DBCConfig(FCAEConfig):
+    """Settings of both stages, under the paper's names."""
+
+    alpha: float = setting(2.0, "power of the boosting", "paper")
+    n_j: Literal["boosted", "soft", "constant"] = setting(
+        "boosted", "cluster sizes in the target: sum of s^alpha, sum of s (as DEC), or 1", "paper"
+    )
+    epochs: int = setting(0, "passes over the images in stage II, at most; 0: enough for 6,000 steps, but 20 to 100")
+    lr: float = setting(1e-3, "learning rate of Adam in stage II, where it begins; it falls to 0 along a cosine")
+    stop: float = setting(0.001, "end when a smaller share of the labels changes in an epoch; 0: when none does")
+    freeze_bn: bool = setting(True, "keep the statistics of batch normalisation in stage II")
+    rec_weight: float = setting(0.0, "weight of the reconstruction in stage II; above 0 the decoder stays (DCEC)")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("alpha", "lr"):
+            self.require(name, getattr(self, name) > 0, "be positive")
+        for name in ("epochs", "stop", "rec_weight"):
+            self.require(name, getattr(self, name) >= 0, "be at least 0")
+
+    def second_epochs(self, n_images: int) -> int:
+        """Epochs of stage II if the labels never rest."""
+        return self.epochs or self.enough_epochs(n_images, fewest=20)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DECConfig(DBCConfig):
+    """DBC with DEC's network and cluster sizes."""
+
+    arch: Literal["auto", "mnist", "usps", "coil", "dense"] = setting(
+        "dense", "network: the fully connected one, or a convolutional one of DBC", "paper"
+    )
+    ae_lr: float = setting(
+        1e-3, "learning rate of Adam in stage I, where it begins: lower than DBC's, without batch normalisation"
+    )
+    n_j: Literal["boosted", "soft", "constant"] = setting(
+        "soft", "cluster sizes in the target: sum of s^alpha (as DBC), sum of s, or 1", "paper"
+    )
