@@ -360,6 +360,8 @@ def export(
         else:
             target = export_folders(folder, out or Path(f"{run.resolve().name}-folders"), link=link)
     _say(f"written: {target}")
+    if to is not ExportTo.onnx and (folder.path / "edits.sqlite").exists():
+        _say_aside("These are the labels of the method. What you changed by hand is exported by: selfsort explore.")
 
 
 @app.command()

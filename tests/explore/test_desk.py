@@ -193,6 +193,11 @@ class TestDisk:
             Desk.open(run)
         assert not (run / "edits.sqlite").exists()
 
+    def test_features_of_other_images_are_refused(self, run: Path) -> None:
+        RunFolder.open(run).write_array("features.npy", np.ones((17, 3), np.float32))
+        with pytest.raises(InvalidInput, match=r"speaks of 17 images\. Expected the 18 of labels\.csv"):
+            Desk.open(run)
+
     def test_edits_that_do_not_fit_the_labels_are_refused_and_let_go(self, run: Path) -> None:
         Desk.open(run).close()
         connection = sqlite3.connect(run / "edits.sqlite")

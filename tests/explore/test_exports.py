@@ -47,6 +47,12 @@ class TestLabels:
         assert done.code == 0, done.err
         assert "ACC 0.9444" in done.out
 
+    def test_the_plain_export_says_that_it_is_without_edits(self, edited: Desk, selfsort: Command) -> None:
+        done = selfsort("export", edited.folder.path, "--to", "csv", "--out", "plain.csv")
+        assert (done.code, done.out) == (0, "written: plain.csv\n")
+        assert Path("plain.csv").read_bytes() == (edited.folder.path / "labels.csv").read_bytes()
+        assert "What you changed by hand is exported by: selfsort explore." in done.err
+
     def test_odd_names_come_back(self, tmp_path: Path) -> None:
         from PIL import Image
 

@@ -9,6 +9,7 @@ from tests.report.pages import parse_text
 from selfsort.report.charts import (
     Line,
     bar_chart,
+    count_histogram,
     histogram,
     line_chart,
     linear,
@@ -39,6 +40,7 @@ def test_every_chart_has_words_for_those_who_cannot_see_it() -> None:
         line_chart("Loss", [Line("loss", [1, 2], [0.5, 0.25])]),
         bar_chart("Sizes", [3, 1], ["0", "1"], alt="two clusters"),
         histogram("Sure", np.array([0.1, 0.9]), low=0, high=1, alt="two images"),
+        count_histogram("Sizes", np.array([3, 900]), alt="two clusters"),
         matrix_chart(
             "Confusion", np.eye(2), [["1", "0"]] * 2, ["a", "b"], ["a", "b"], alt="x", row_title="", column_title=""
         ),
@@ -50,6 +52,14 @@ def test_every_chart_has_words_for_those_who_cannot_see_it() -> None:
         (drawing,) = page.all("svg")
         assert drawing.attributes["role"] == "img"
         assert drawing.attributes["aria-label"].startswith(page.all("figcaption")[0].text)
+
+
+@pytest.mark.parametrize("values", [[0], [1, 1, 3], [924, 1071, 1000], [5, 20, 21], [999_999, 12]])
+def test_counts_are_binned_at_whole_numbers_and_none_is_lost(values: list[int]) -> None:
+    page = parse_text(count_histogram("Sizes", np.array(values), alt="x", x_title="images"))
+    tips = [e.text for e in page.all("title")]
+    assert sum(int(tip.rsplit(" ", 1)[1].replace(",", "")) for tip in tips) == len(values)
+    assert not [tip for tip in tips if "." in tip]
 
 
 def test_a_curve_has_a_gap_where_a_value_is_missing() -> None:

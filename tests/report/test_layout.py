@@ -58,6 +58,7 @@ def test_the_map_is_the_same_every_time() -> None:
 def test_nearest_is_sorted_ties_to_the_lowest_and_never_oneself() -> None:
     points = np.array([[0.0], [1.0], [1.0], [3.0], [1e3]])
     assert nearest(points, 3).tolist() == [[1, 2, 3], [2, 0, 3], [1, 0, 3], [1, 2, 0], [3, 1, 2]]
+    assert nearest(points, 2, np.array([3, 0])).tolist() == [[1, 2], [1, 2]]
 
 
 def test_wavering_images_lie_inside_the_circle() -> None:

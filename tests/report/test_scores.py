@@ -98,3 +98,18 @@ def test_purity_of_the_result_needs_no_history(run: RunData) -> None:
     assert line.y[0] is not None
     assert line.y[0] > 0.9  # the features of the test's run are blobs, one per class
     assert len(line.x) == 89
+
+
+def test_purity_of_many_images_is_that_of_all_asked_of_some(run: RunData, monkeypatch: pytest.MonkeyPatch) -> None:
+    (whole,) = purity_lines(run, [])
+    monkeypatch.setattr(room, "PURITY_QUERIES", 60)
+    monkeypatch.setattr(room, "PURITY_QUERIES_OF_MANY", 45)
+    (some,) = purity_lines(run, [])
+    assert some.x == whole.x
+    assert np.abs(np.array(some.y, float) - np.array(whole.y, float)).max() < 0.1
+
+
+def test_a_fall_that_cannot_be_helped_is_explained(run: RunData, tmp_path: Path) -> None:
+    reason = "It has to fall where K exceeds the images of a class."
+    assert reason in agreement(run)
+    assert reason not in agreement(read_run(make_run(tmp_path / "two", n=240, k=2)))

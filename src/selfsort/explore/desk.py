@@ -69,7 +69,7 @@ class Desk:
         self.folder = folder
         self.table: LabelTable = folder.label_table()
         self.names = tuple(printable(name) for name in self.table.names)
-        self.features = Features(folder.result().features)
+        self.features = Features(_features_of(folder, len(self.names)))
         self._journal = journal
         self._lock = threading.RLock()
         self._board = Board(self.table.labels)
@@ -276,3 +276,14 @@ class Desk:
                 return f"move {plural(len(rows), 'image')} to {name(to)}"
             case Mark(rows, is_wrong):
                 return f"{'mark' if is_wrong else 'unmark'} {plural(len(rows), 'image')}"
+
+
+def _features_of(folder: RunFolder, n_images: int) -> F32:
+    """Read the features alone: the model and the soft assignments may be larger, and nothing here needs them."""
+    features: F32 = folder.read_array("features.npy", 2, np.float32)
+    if len(features) != n_images:
+        raise InvalidInput(
+            f"{folder.path / 'features.npy'} speaks of {len(features)} images. Expected the {n_images} of labels.csv. "
+            "The folder was changed or damaged: restore it, or run selfsort fit again."
+        )
+    return features

@@ -17,6 +17,8 @@ _LEFT_OUT = frozenset({"step", "total", "elapsed", "seconds", "images_per_second
     {"upper", "lower", "selected_fraction", "size_lower", "size_upper"}
 )
 
+_TITLES = {**SCORE_NAMES, "lr": "Learning rate"}
+
 
 def curves(run: RunData) -> Html | None:
     """Draw every curve; the scores share one chart. None if the method has a single step."""
@@ -54,6 +56,6 @@ def event_lines(run: RunData) -> dict[str, Line]:
         # Some numbers come only with some kinds of step; what lies between two of them is joined.
         known = [i for i, value in enumerate(values) if value is not None]
         if name not in _LEFT_OUT and len(known) >= 2:
-            title = SCORE_NAMES.get(name, sentence(name.replace("_", " ")))
+            title = _TITLES.get(name, sentence(name.replace("_", " ")))
             lines[name] = Line(title, [steps[i] for i in known], [values[i] for i in known])
     return lines

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from selfsort.report.charts import bar_chart, colour, histogram
+from selfsort.report.charts import bar_chart, colour, count_histogram, histogram
 from selfsort.report.html import Html, element
 from selfsort.report.pictures import Pictures, Strips, fit_strips
 from selfsort.report.read import RunData
@@ -50,9 +50,7 @@ def sizes(run: RunData) -> Html:
             "Images per cluster", counts, names, alt=alt, colours=colours, x_title="cluster", is_wide=True
         )
     else:
-        chart = histogram(
-            "Clusters by size", np.array(counts), low=0, high=counts[0], alt=alt, x_title="images", is_wide=True
-        )
+        chart = count_histogram("Clusters by size", np.array(counts), alt=alt, x_title="images", is_wide=True)
     sure = run.table.confidence.astype(np.float64)
     alt = f"half of the images are above {float(np.median(sure)):.2f}"
     confidence = histogram("Images by confidence", sure, low=0, high=1, alt=alt, x_title="confidence")

@@ -76,15 +76,16 @@ def neighbour_map(features: F32) -> F64:
     return place
 
 
-def nearest(points: F64, n_neighbours: int) -> I64:
-    """Return the (N, M) nearest other points, nearest first; ties go to the lowest index."""
-    idx_NM = np.empty((len(points), n_neighbours), dtype=np.int64)
+def nearest(points: F64, n_neighbours: int, rows: I64 | None = None) -> I64:
+    """Return the (N, M) nearest other points of each, or of those at some rows; ties go to the lowest index."""
+    rows = np.arange(len(points)) if rows is None else rows
+    idx_NM = np.empty((len(rows), n_neighbours), dtype=np.int64)
     points = points / (math.sqrt(float((points**2).sum(axis=1).mean())) or 1.0)
     square = (points**2).sum(axis=1)
-    for start in range(0, len(points), _BLOCK):
-        block = points[start : start + _BLOCK]
-        distance = np.round(square[None, :] - 2 * (block @ points.T), 9)
-        distance[np.arange(len(block)), np.arange(start, start + len(block))] = np.inf
+    for start in range(0, len(rows), _BLOCK):
+        block = rows[start : start + _BLOCK]
+        distance = np.round(square[None, :] - 2 * (points[block] @ points.T), 9)
+        distance[np.arange(len(block)), block] = np.inf
         idx_NM[start : start + len(block)] = np.argsort(distance, axis=1, kind="stable")[:, :n_neighbours]
     return idx_NM
 

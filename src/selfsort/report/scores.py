@@ -23,8 +23,12 @@ MAX_MATRIX = 60
 
 MAX_MISTAKES = 44
 
-PURITY_POINTS = 1500
+PURITY_POINTS = 20_000
 """Images among which neighbours are looked for when the run did not keep them."""
+
+PURITY_QUERIES = 1500
+PURITY_QUERIES_OF_MANY = 500
+"""Images whose neighbours are looked for: all of a small run, fewer where each has many to choose from."""
 
 MAX_NEIGHBOURS = 100
 
@@ -143,7 +147,10 @@ def _reliability(run: RunData) -> Html | None:
     lines = purity_lines(run, read_stages(run))
     if not lines:
         return None
+    assert run.truth is not None
     note = "Among an image's K nearest ones, the share that has its class, averaged over images."
+    if np.unique(run.truth, return_counts=True)[1].max() <= lines[-1].x[-1]:
+        note += " It has to fall where K exceeds the images of a class."
     return line_chart("Purity of neighbourhoods", lines, x_title="K", is_share=True, caption=note)
 
 
@@ -155,9 +162,16 @@ def purity_lines(run: RunData, stages: Sequence[Stage]) -> list[Line]:
     if kept:
         ends = [kept[0], kept[-1]] if len(kept) > 1 else kept
         return [_purity(f"step {stage.step}", stage.neighbours, run.truth, stage.rows) for stage in ends]
-    rows = np.linspace(0, run.n_images - 1, min(PURITY_POINTS, run.n_images)).astype(np.int64)
-    near = nearest(run.features(rows).astype(np.float64), min(MAX_NEIGHBOURS, len(rows) - 1))
-    return [_purity("features of the result", rows[near], run.truth, rows)]
+    # Neighbours among a small sample would lie further off than they do, and the curve would fall too early.
+    rows = _spread(run.n_images, PURITY_POINTS)
+    asking = _spread(len(rows), PURITY_QUERIES if len(rows) <= PURITY_QUERIES else PURITY_QUERIES_OF_MANY)
+    near = nearest(run.features(rows).astype(np.float64), min(MAX_NEIGHBOURS, len(rows) - 1), asking)
+    return [_purity("features of the result", rows[near], run.truth, rows[asking])]
+
+
+def _spread(n: int, most: int) -> I64:
+    """Return all places, or as many as allowed, evenly spread."""
+    return np.linspace(0, n - 1, min(most, n)).astype(np.int64)
 
 
 def _purity(name: str, near_MP: I64 | None, truth: I64, rows: I64) -> Line:
