@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -16,6 +17,7 @@ from selfsort.balance import EntropyPrice, SizeBounds
 from selfsort.data.augment import Affine, Flip, Solarise
 from selfsort.data.synthetic import shapes
 from selfsort.errors import InvalidInput
+from selfsort.fitting import Fit
 from selfsort.lars import LARS
 from selfsort.methods import secu
 from selfsort.methods.secu import (
@@ -32,6 +34,11 @@ from selfsort.methods.secu import (
     view_policies,
 )
 from selfsort.metrics.external import accuracy
+from selfsort.report.pictures import Pictures
+from selfsort.report.read import read_run
+from selfsort.report.stage_pages import method_parts
+from selfsort.report.stages import read_stages, size_trace
+from selfsort.run import RunFolder
 from selfsort.types import Clustering, Images, Snapshot, State
 
 CPU = torch.device("cpu")
@@ -401,3 +408,18 @@ class TestModel:
             model.apply(shapes(1, size=20)[0])
         with pytest.raises(InvalidInput, match=r"layer must be top, .* got 'top-1'"):
             model.apply(pictures, "top-1")
+
+
+class TestReport:
+    def test_sizes_are_drawn_against_their_bounds(self, pictures: Images, tmp_path: Path) -> None:
+        config = replace(QUICK, gamma_upper=1.5)
+        image = {"height": 16, "width": 16, "channels": 1, "fit": "crop"}
+        settings = {"method": "secu", "settings": config.to_json(), "seed": 0, "image": image}
+        folder = RunFolder.create(tmp_path / "run", settings)
+        Fit(pictures, secu.METHOD, config, CPU, folder=folder).run()
+        run = read_run(folder.path)
+        trace = size_trace(read_stages(run))
+        assert [(point.lower, point.upper) for point in trace] == [(13.5, 22.5)] * 4
+        assert all(point.smallest <= 15 <= point.largest for point in trace)
+        names = {part.name for part in method_parts(run, Pictures(run))}
+        assert {"bounds", "circle", "histograms"} <= names
