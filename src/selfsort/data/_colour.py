@@ -18,6 +18,9 @@ from selfsort.data._primitive import Primitive, Range, levels, per_sample, unifo
 _LUMA = (0.299, 0.587, 0.114)
 _N_LEVELS = 256
 
+# Pictures whose hue is turned at a time: enough to keep the calls few, few enough for the cache.
+_N_TURNED = 32
+
 # Columns of the operations of the colour jitter.
 _BRIGHTNESS, _CONTRAST, _SATURATION, _HUE = range(4)
 
@@ -75,14 +78,14 @@ def adjust(x_BCHW: Tensor, op_BS: Tensor, factor_BS: Tensor) -> Tensor:
     is_hue_BS = op_BS == _HUE
     keep_BS = factor_BS.masked_fill(is_hue_BS, 1.0).to(x_BCHW.dtype)
     by_gray_BS, by_mean_BS = ((1 - keep_BS) * (op_BS == op) for op in (_SATURATION, _CONTRAST))
+    x_BCHW = x_BCHW.clone()  # from here on in place: fresh memory costs more than the arithmetic
     for slot in range(op_BS.shape[1]):
         gray_B1HW = luma(x_BCHW)
         mean_B111 = gray_B1HW.mean(dim=(2, 3), keepdim=True)
         duller = torch.addcmul(mean_B111 * per_sample(by_mean_BS[:, slot]), gray_B1HW, per_sample(by_gray_BS[:, slot]))
-        x_BCHW = torch.addcmul(duller, x_BCHW, per_sample(keep_BS[:, slot])).clamp_(0, 1)
+        x_BCHW.mul_(per_sample(keep_BS[:, slot])).add_(duller).clamp_(0, 1)
         if x_BCHW.shape[1] == 3:
-            rows = is_hue_BS[:, slot].nonzero().squeeze(1)
-            if len(rows):
+            for rows in torch.split(is_hue_BS[:, slot].nonzero().squeeze(1), _N_TURNED):
                 x_BCHW.index_copy_(0, rows, turn_hue(x_BCHW.index_select(0, rows), factor_BS[rows, slot]))
     return x_BCHW
 
