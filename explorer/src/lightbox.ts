@@ -19,7 +19,7 @@ export function openLightbox(start: number, host: LightboxHost): void {
   let index = start;
   const picture = h("div", { class: "picture" });
   const facts = h("div", { class: "facts" });
-  const dialog = h("dialog", { class: "lightbox", "aria-label": "Image", tabindex: -1, autofocus: true }, picture, facts);
+  const dialog = h("dialog", { class: "lightbox", "aria-label": "Image", tabindex: -1 }, picture, facts);
 
   const show = async (to: number): Promise<void> => {
     const row = host.rowAt(to);
@@ -86,5 +86,6 @@ export function openLightbox(start: number, host: LightboxHost): void {
   dialog.addEventListener("close", () => dialog.remove());
   document.body.append(dialog);
   dialog.showModal();
+  dialog.focus(); // keys work at once, and no button looks chosen
   void show(start);
 }

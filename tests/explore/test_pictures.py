@@ -195,6 +195,9 @@ def test_without_the_source(photo_run: RunFolder, tmp_path: Path, lose: Callable
     lose(photo_run, tmp_path)
     found = opened(photo_run)
     assert found.origin == "thumbnails"
+    assert found.note is not None
+    assert found.note.startswith("Only the small copies in the run folder can be shown. ")
+    assert found.note.endswith(". Restore the source to see all.")
     assert found.sheet([0, 1]).missing == ()
     (photo_run.path / "thumbnails.npz").unlink()
     found = opened(photo_run)

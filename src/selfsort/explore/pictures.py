@@ -169,10 +169,13 @@ class Pictures:
             return cls([shelf, *kept(tile)], tile, "source", note)
         except SelfsortError as error:
             tile = _tile_spec(spec, may_grow=False)
-            note = f"The pictures come from the small copies in the run folder: {error}"
+            reason = str(error).split(". ")[0].rstrip(".")
             shelves = kept(tile)
             if not shelves:
-                return cls([], tile, "none", f"There are no pictures to show: {error}")
+                return cls(
+                    [], tile, "none", f"There are no pictures to show. {reason}. Restore the source to see them."
+                )
+            note = f"Only the small copies in the run folder can be shown. {reason}. Restore the source to see all."
             return cls(shelves, tile, "thumbnails", note)
 
     def sheet(self, rows: Sequence[int]) -> Encoded:

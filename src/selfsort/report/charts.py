@@ -119,7 +119,7 @@ def count_histogram(
     """Count whole numbers in at most about twenty bins whose edges are whole and round."""
     largest = int(values.max())
     width = max(1, round(ticks(0, max(largest, 1), 20)[1]))
-    edges = np.arange(0, largest + 2 * width, width)
+    edges = np.arange(largest // width + 2) * width
     counts, _ = np.histogram(values, bins=edges)
     labels = [short(edge) for edge in edges[:-1].tolist()]
     return bar_chart(title, counts.tolist(), labels, alt=alt, x_title=x_title, is_wide=is_wide)
