@@ -25,6 +25,8 @@ def test_runs_that_differ_in_their_seed_alone_are_one_group(tmp_path: Path) -> N
     ]
     assert [[r.config["seed"] for r in group.runs] for group in group_runs(runs)] == [[0, 1], [0]]
     assert changed_settings(runs) == ["eta"]
+    other = read_run(make_run(tmp_path / "other", config={"method": "other", "settings": settings(width=3)}))
+    assert changed_settings([*runs, other]) == ["eta"], "another method has other settings, which is no news"
 
 
 def test_mean_and_spread_over_seeds_are_in_the_table(tmp_path: Path) -> None:

@@ -59,9 +59,13 @@ def mean_and_spread(values: F64) -> str:
 
 
 def changed_settings(runs: Sequence[RunData]) -> list[str]:
-    """Return the settings that are not the same in all runs."""
-    names = dict.fromkeys(name for run in runs for name in run.config["settings"])
-    return [name for name in names if len({json.dumps(run.config["settings"].get(name)) for run in runs}) > 1]
+    """Return the settings that are not the same in all runs of a method; other methods have others anyway."""
+    changed: dict[str, None] = {}
+    for method in dict.fromkeys(run.method for run in runs):
+        own = [run.config["settings"] for run in runs if run.method == method]
+        names = dict.fromkeys(name for settings in own for name in settings)
+        changed |= {name: None for name in names if len({json.dumps(settings.get(name)) for settings in own}) > 1}
+    return list(changed)
 
 
 def swept_setting(runs: Sequence[RunData]) -> str | None:
