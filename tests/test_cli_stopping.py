@@ -22,7 +22,7 @@ from tests.conftest import Command
 from tests.tiny_run import files_of
 from tests.toy import TOY
 
-from selfsort import api, cli, session
+from selfsort import api, cli, reading, session
 from selfsort.fitting import Fit
 from selfsort.run import RunFolder
 
@@ -93,7 +93,8 @@ class TestSignals:
         self, selfsort: Command, npz: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
     ) -> None:
         before = files_of(tmp_path)
-        monkeypatch.setattr(session, moment, raiser(KeyboardInterrupt()))
+        room = reading if moment == "read_source" else session
+        monkeypatch.setattr(room, moment, raiser(KeyboardInterrupt()))
         done = selfsort("fit", npz, *TOY_WORDS)
         assert (done.code, done.out) == (3, "")
         assert done.err == "selfsort: interrupted; nothing is lost. Run the same command again to do all of it.\n"

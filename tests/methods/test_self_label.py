@@ -27,6 +27,7 @@ from selfsort.methods.self_label import (
     learning_rate,
     look,
     select,
+    sharpness_for,
     strong_policy,
     train_from,
 )
@@ -129,6 +130,19 @@ class TestEquations:
             lambda a: label_loss(torch.log_softmax(a, dim=1), y, is_balanced=is_balanced), (logits,)
         )
 
+    @pytest.mark.parametrize("threshold", [0.7, 0.9, 0.99])
+    def test_half_of_the_images_are_sure_at_the_start(self, threshold: float) -> None:
+        soft = torch.softmax(torch.randn(101, 4, generator=torch.Generator().manual_seed(0)), dim=1)
+        power = sharpness_for(soft, threshold)
+        sure = torch.softmax(power * soft.log(), dim=1).max(dim=1).values
+        assert power > 1
+        assert 50 <= int((sure > threshold).sum()) <= 51
+
+    def test_who_is_sure_already_stays_as_he_is(self) -> None:
+        assert sharpness_for(torch.tensor([[0.95, 0.05], [0.97, 0.03], [0.5, 0.5]]), 0.9) == 1.0
+        # Images all alike cannot be made sure of.
+        assert sharpness_for(torch.full((3, 2), 0.5), 0.9) == pytest.approx(100)
+
     def test_the_rate_falls_as_a_cosine(self) -> None:
         assert [learning_rate(t, QUICK) for t in (0.0, 0.5, 1.0)] == pytest.approx([0.05, 0.025, 0.0])
 
@@ -172,8 +186,9 @@ class TestTraining:
         assert [s.event["phase"] for s in taken] == ["fixed labels"] * 2 + ["own labels"] * 2
         assert 0.5 < float(taken[2].event["learned_from"]) < 1
 
-    def test_batches_without_a_sure_image_are_skipped_and_counted(self) -> None:
+    def test_batches_without_a_sure_image_are_skipped_and_counted(self, monkeypatch: pytest.MonkeyPatch) -> None:
         images, _ = blots()
+        monkeypatch.setattr(self_label, "sharpness_for", lambda soft, threshold: 1.0)
         config = replace(QUICK, warmup=0, threshold=0.9999)
         taken = list(snapshots(images, config))
         assert [s.event["skipped_batches"] for s in taken] == [3] * 4
@@ -186,6 +201,21 @@ class TestTraining:
     def test_variants_are_settings(self, variant: dict[str, Any]) -> None:
         images, _ = blots()
         assert np.isfinite(result_of(images, replace(QUICK, **variant)).soft).all()
+
+    def test_statistics_are_those_of_the_images_as_they_are(self) -> None:
+        images = shapes(12, size=16, n_classes=3)[0]
+        settings = {**TINY["secu"], "epochs": 1, "warmup": 0}
+        first = ImageClusterer("secu", 3, settings=settings, recipe="default", device="cpu").fit(images)._model
+        assert isinstance(first, NetworkModel)
+        name = "net.network.net.encoder.stem_norm.running_mean"
+        config = SelfLabelConfig(n_clusters=3, epochs=1, warmup=1, batch_size=12, lr=1e-12, weight_decay=0.0)
+        *_, last = train_from(first, images, config, device=CPU, seed=0)
+        net = first.network().get_submodule("net")
+        x = torch.from_numpy(images.pixels).permute(0, 3, 1, 2) / 255
+        with torch.no_grad():
+            maps = net.get_submodule("encoder.stem")(net.get_submodule("normalise")(x))
+        # Means over three batches of twelve are the mean over all 36.
+        np.testing.assert_allclose(last.state().arrays[name], maps.mean(dim=(0, 2, 3)).numpy(), atol=1e-5)
 
     def test_resume_from_every_snapshot(self) -> None:
         images, _ = blots()

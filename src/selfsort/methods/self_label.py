@@ -12,8 +12,10 @@ Shape letters: B batch, K clusters, D features.
 Where we differ from the papers:
 - Any model that is one network can be refined, also DAC's and GATCluster's, not only SeCu's.
 - Answers are asked for in evaluation mode; SCAN asks in training mode.
-- One number, the sharpness of the assignments, is trained too: a head whose softmax cannot exceed the threshold, as
-  SeCu's at a high temperature, would otherwise never be sure.
+- Assignments are sharpened until half of the images are sure, at the start and after the warm-up: a head whose softmax
+  cannot exceed the threshold, as SeCu's at a high temperature, would otherwise learn from nothing.
+- Batch normalisation takes the statistics for its answers from the images as they are, once per epoch: those of strong
+  views would not fit them.
 - The learning rate is not published for SeCu; ours is 0.01, falling as a cosine.
 """
 
@@ -28,6 +30,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from selfsort import distributed, training
 from selfsort.config import Config, setting
@@ -36,6 +39,9 @@ from selfsort.errors import InvalidInput, invalid
 from selfsort.types import I64, Arrays, Assignment, Clustering, Images, Method, NetworkModel, Snapshot, State
 
 NAME = "self-label"
+
+_MAX_SHARPNESS = 100.0
+"""Images all alike are never told apart; a power beyond this would only amplify rounding."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,6 +95,22 @@ def label_loss(log_p_BK: Tensor, y_B: Tensor, *, is_balanced: bool = False) -> T
     return F.nll_loss(log_p_BK, y_B, weight=weights_K)
 
 
+def sharpness_for(soft_NK: Tensor, threshold: float) -> float:
+    """The least power, from 1 up, that makes half of the images surer than the threshold once rows sum to one again.
+
+    >>> round(sharpness_for(torch.tensor([[0.6, 0.4]]), 9 / 13), 3)  # 0.6^2 / (0.6^2 + 0.4^2) = 9/13
+    2.0
+    """
+    log_NK = soft_NK.clamp(min=1e-12).log()
+    low, high = 0.0, math.log(_MAX_SHARPNESS)
+    for _ in range(40):  # the median grows with the power, so halving finds it
+        middle = (low + high) / 2
+        median = F.softmax(math.exp(middle) * log_NK, dim=1).max(dim=1).values.median()
+        low, high = (low, middle) if median > threshold else (middle, high)
+    is_sure_already = soft_NK.max(dim=1).values.median() > threshold
+    return 1.0 if is_sure_already else math.exp(high)
+
+
 def learning_rate(done: float, config: SelfLabelConfig) -> float:
     """A cosine from the highest rate to zero; `done` is the share of the training that is over."""
     return config.lr * 0.5 * (1 + math.cos(math.pi * min(done, 1.0)))
@@ -107,25 +129,43 @@ def strong_policy(shape: tuple[int, int, int], config: SelfLabelConfig) -> Polic
 
 
 class Refined(nn.Module):
-    """The network of a run, its assignments raised to a power that is learned."""
+    """The network of a run, its assignments raised to a power."""
 
     def __init__(self, network: nn.Module) -> None:
         super().__init__()
         self.network = network
         for weight in self.network.parameters():
             weight.requires_grad_(True)
-        self.log_sharpness = nn.Parameter(torch.zeros(()))
+        self.register_buffer("sharpness", torch.ones(()))
+        self.norms = [layer for layer in network.modules() if isinstance(layer, _BatchNorm)]
+        for norm in self.norms:
+            norm.momentum = 0.0  # strong views leave the statistics alone; see `take_statistics`
 
     def log_soft(self, x_BCHW: Tensor) -> tuple[Tensor, Tensor]:
         """Return logarithms of the assignments (B, K), and features (B, D)."""
         soft_BK, features_BD = self.network(x_BCHW)
-        log_BK = soft_BK.clamp(min=1e-12).log() * self.log_sharpness.exp()
+        log_BK = soft_BK.clamp(min=1e-12).log() * self.get_buffer("sharpness")
         return F.log_softmax(log_BK, dim=1), features_BD
 
     def forward(self, x_BCHW: Tensor) -> tuple[Tensor, Tensor]:
         """Return assignments (B, K) and features (B, D)."""
         log_BK, features_BD = self.log_soft(x_BCHW)
         return log_BK.exp(), features_BD
+
+
+def take_statistics(net: Refined, images: Images, device: torch.device, size: int) -> None:
+    """Let batch normalisation see all images as they are, once; no weight moves."""
+    pixels, n_parts = training.PixelTensor(images, device), max(1, len(images) // size)
+    for norm in net.norms:
+        norm.reset_running_stats()
+        norm.momentum = None  # the mean over all batches
+    net.train()
+    with torch.no_grad():
+        for first in range(n_parts if net.norms else 0):  # every n-th image: files are often sorted by class
+            net(pixels.floats(torch.arange(first, len(pixels), n_parts)))
+    for norm in net.norms:
+        norm.momentum = 0.0
+    net.eval()
 
 
 def look(net: Refined, images: Images, device: torch.device) -> Assignment:
@@ -170,8 +210,15 @@ class _Run:
 
     def ask(self) -> None:
         """Keep what the network says before anything is trained."""
-        labels = look(self.net, self.images, self.device).labels
+        labels = self.sharpen()
         self.fixed_N, self.latest_N = torch.from_numpy(labels), torch.from_numpy(labels.copy())
+
+    def sharpen(self) -> I64:
+        """Choose the power of the assignments; returns the labels, which it does not change."""
+        self.net.get_buffer("sharpness").fill_(1.0)
+        found = look(self.net, self.images, self.device)
+        self.net.get_buffer("sharpness").fill_(sharpness_for(torch.from_numpy(found.soft), self.config.threshold))
+        return found.labels
 
     def load(self, state: State) -> None:
         """Go on from a saved state."""
@@ -220,7 +267,7 @@ class _Run:
         what = f"self-labelling, epoch {self.epoch + 1} of {config.epochs}"
         distributed.own_stream(self.viewing)
         stats = training.run_epoch(step, batches, self.optimizer, what=what, total=len(pixels))
-        distributed.average_buffers(self.net)
+        take_statistics(self.net, self.images, self.device, config.batch_size)
         n_learned = distributed.add_up(torch.tensor(n_sure, device=self.device))
         return stats, int(n_learned) / len(pixels)
 
@@ -259,6 +306,9 @@ def train_from(
         phase = "fixed labels" if run.epoch <= config.warmup else "own labels"
         changed = float((before_N != run.latest_N).double().mean())
         event = {"phase": phase, **stats.event(), "learned_from": share, "changed": changed}
+        event["sharpness"] = float(run.net.get_buffer("sharpness"))
+        if run.epoch == config.warmup:
+            run.sharpen()
         result = _result(run) if run.epoch == config.epochs else None
         labels: I64 = run.latest_N.numpy().copy() if result is None else result.labels
         yield Snapshot(run.epoch, config.epochs, labels, event, run.state, result)
