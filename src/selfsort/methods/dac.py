@@ -73,7 +73,7 @@ class DACConfig(Config):
     single_end: float = setting(0.5, "single: where it is in the last epoch", "code")
     pair_loss: Literal["bce", "mse"] = setting("bce", "cross-entropy or squared error of the pairs", "paper")
     aux_weight: float = setting(0.0, "weight of agreement with the pool's label features; scripts: 1 or 10", "code")
-    entropy_weight: float = setting(0.0, "weight of equally used clusters, against collapse; not in the paper", "ours")
+    entropy_weight: float = setting(0.0, "weight of using all clusters, against collapse; not in the paper", "ours")
     epochs: int = setting(50, "passes over all pools, at most; adaptive ends when the thresholds meet", "code")
     pool_size: int = setting(1000, "images that targets are computed for at a time", "code")
     inner_epochs: int = setting(5, "times each pool is trained on; 10 for other data than MNIST", "code")
@@ -178,9 +178,16 @@ def agreement_loss(l_BK: Tensor, target_BK: Tensor) -> Tensor:
 
 
 def entropy_gap(a_BK: Tensor) -> Tensor:
-    """How much the mean assignment of a batch lacks of using all clusters alike: log K - H(mean p); ours."""
-    mean_K = a_BK.softmax(dim=1).mean(dim=0).clamp(min=1e-12)
-    return math.log(a_BK.shape[1]) + (mean_K * mean_K.log()).sum()
+    """How far a batch is from using all clusters alike and each image being sure of one; ours.
+
+    log K - H(mean p) + mean H(p), that is log K less the information the assignment carries. Both halves are needed:
+    images that are all equally unsure would satisfy the first alone.
+    """
+    log_p_BK = a_BK.log_softmax(dim=1)
+    p_BK = log_p_BK.exp()
+    mean_K = p_BK.mean(dim=0).clamp(min=1e-12)
+    unsure = -(p_BK * log_p_BK).sum(dim=1).mean()
+    return math.log(a_BK.shape[1]) + (mean_K * mean_K.log()).sum() + unsure
 
 
 # --- network and views ---------------------------------------------------------------------------------------------
