@@ -395,7 +395,7 @@ def _collapse_advice(run: _Run) -> tuple[str, ...]:
         return ()
     return (
         f"DAC left {run.config.n_clusters - n_used} of its {run.config.n_clusters} outputs unused, its known weakness. "
-        "Try --set entropy_weight=1, which asks for equally used clusters, or another seed.",
+        "Try --set entropy_weight=5, which asks for equally used clusters, or another seed.",
     )
 
 
