@@ -119,7 +119,7 @@ class TestRefusals:
             (["photos", "--clusters", "3", "--method", "kmean"], ["got 'kmean'. Did you mean kmeans?"]),
             (["photos", "--clusters", "3", "--method", "kmeans", "--set", "n_restart=2"], ["Did you mean n_restarts?"]),
             (["photos", "--clusters", "3", "--set", "n_clusters=4"], ["Use --clusters."]),
-            (["photos", "--clusters", "3", "--recipe", "mnist"], ["--recipe must be one that", "got 'mnist'"]),
+            (["photos", "--clusters", "3", "--recipe", "imagenet"], ["--recipe must be one that", "got 'imagenet'"]),
             (["photos", "--clusters", "3", "--size", "2"], ["--size must be auto or a whole number from 4 to 4096"]),
             (["photos", "--clusters", "3", "--memory", "lots"], ["--memory must be a size such as 500M"]),
             (["photos", "--clusters", "3", "--device", "abacus"], ["device 'abacus' cannot be used here"]),
