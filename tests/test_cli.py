@@ -244,6 +244,11 @@ class TestFit:
         assert done.code == 0, done.err
         assert [int(name) for name in RunFolder.open("run").label_table().names] == list(range(1, 18, 2))
 
+    def test_a_run_refused_by_the_method_leaves_no_folder(self, selfsort: Command, photos: Path) -> None:
+        done = selfsort("fit", photos, "--clusters", 3, "--recipe", "mnist", "--out", "run")
+        assert (done.code, Path("run").exists()) == (2, False)
+        assert "the image size must be large enough for 2 blocks of convolution; got 12x12" in done.err
+
     def test_settings_sizes_and_colours_reach_the_run(self, selfsort: Command, photos: Path) -> None:
         words = [
             "--set",

@@ -70,7 +70,13 @@ class Fit:
         self.check()
         is_held = self.folder is not None and distributed.is_main()
         with self.folder.held() if self.folder is not None and is_held else nullcontext(), distributed.company():
-            return self._run()
+            try:
+                return self._run()
+            except InvalidInput:
+                # The method refused the images before its first step: there is nothing to go on from.
+                if self.folder is not None and is_held and not self.folder.events():
+                    self.folder.discard()
+                raise
 
     def _run(self) -> Outcome:
         started = time.monotonic()

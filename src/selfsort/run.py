@@ -110,6 +110,10 @@ class RunFolder:
                 path.mkdir(exist_ok=True)
             raise
 
+    def discard(self) -> None:
+        """Take the folder away with everything in it."""
+        shutil.rmtree(self.path, ignore_errors=True)
+
     @classmethod
     def create(cls, path: str | Path, config: Json) -> RunFolder:
         """Make a new run folder that holds config.json and nothing else yet."""
