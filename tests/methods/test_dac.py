@@ -266,12 +266,19 @@ class TestViews:
 
 
 class TestTraining:
-    @pytest.mark.parametrize(("arch", "seed"), [("code", 4), ("code", 5), ("paper", 1)])
-    def test_textures_are_told_apart(self, arch: Literal["code", "paper"], seed: int) -> None:
-        """Not from every start: with wrong first pairs DAC teaches itself wrong clusters, here in three of six."""
+    @pytest.mark.parametrize("seed", [0, 1, 2])
+    def test_textures_are_told_apart(self, seed: int) -> None:
+        """Not from every start (six of eight): with wrong first pairs DAC teaches itself that two textures are one."""
         images, truth = textures()
-        width = 8 if arch == "code" else 16
-        config = DACConfig(n_clusters=4, width=width, arch=arch, epochs=8, inner_epochs=2, batch_size=30)
+        config = DACConfig(n_clusters=4, width=32, epochs=16, inner_epochs=2, batch_size=30)
+        assert accuracy(result_of(images, config, seed).labels, truth) == 1.0
+
+    @pytest.mark.parametrize("seed", [0, 1])
+    def test_textures_are_told_apart_by_the_network_of_the_paper(self, seed: int) -> None:
+        images, truth = textures()
+        config = DACConfig(
+            n_clusters=4, width=32, arch="paper", epochs=8, inner_epochs=2, batch_size=30, entropy_weight=1.0
+        )
         assert accuracy(result_of(images, config, seed).labels, truth) == 1.0
 
     @pytest.mark.parametrize(

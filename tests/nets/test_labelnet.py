@@ -84,7 +84,7 @@ class TestNetwork:
         net = network(plan_network(28, 28))
         conv = net.body[3]
         assert isinstance(conv, nn.Conv2d)
-        assert float(conv.weight.std()) == pytest.approx((2 / (64 * 9)) ** 0.5, rel=0.05)
+        assert float(conv.weight.detach().std()) == pytest.approx((2 / (64 * 9)) ** 0.5, rel=0.05)
         linears = [module for module in net.head if isinstance(module, nn.Linear)]
         assert len(linears) == 2
         for linear in linears:
