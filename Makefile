@@ -8,8 +8,9 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check 
 demo: $(VENV)/.installed            ## cluster real images end to end and write a report
 	$(BIN)/selfsort demo
 
+# Two workers of one thread each: with two threads each they wait for each other most of the time.
 test: $(VENV)/.installed            ## the test suite
-	$(BIN)/python -m pytest -q -n 2 -m "not slow and not gpu and not browser"
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 -m "not slow and not gpu and not browser"
 
 test-slow: $(VENV)/.installed       ## the tests that train for minutes
 	$(BIN)/python -m pytest -q -m "slow and not gpu and not browser"
