@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from selfsort import distributed
 from selfsort.errors import InvalidInput, TrainingFailed, invalid
 from selfsort.progress import track
-from selfsort.types import Arrays, Images
+from selfsort.types import Arrays, Images, State
 
 
 def choose_device(name: str = "auto") -> torch.device:
@@ -219,6 +219,28 @@ def unpack_module(prefix: str, module: nn.Module, arrays: Arrays) -> None:
             str(error).splitlines()[-1].strip(),
             "The run folder was changed or damaged; train again.",
         ) from error
+
+
+def saved_shape(state: State) -> tuple[int, int, int]:
+    """Return the height, width and channels of the images a saved network was trained on."""
+    height, width, channels = (int(side) for side in state.meta["shape"])
+    return height, width, channels
+
+
+def check_request(
+    images: Images, shape: tuple[int, int, int], layer: str = "top", layers: tuple[str, ...] = ("top",)
+) -> None:
+    """Refuse images that a trained network cannot take, and layers that it does not give."""
+    if images.shape != shape:
+        raise InvalidInput(
+            f"the images have shape {images.shape}. This model was trained on {shape} (height, width, "
+            "channels). Bring them to that size with selfsort.data.conform."
+        )
+    if layer in layers:
+        return
+    if len(layers) == 1:
+        raise invalid("the layer", f"be {layers[0]}, the only one this network gives", repr(layer), "Leave it out.")
+    raise invalid("the layer", f"be one of {', '.join(layers)}", repr(layer), "Name one of them.")
 
 
 def pack_optimizer(prefix: str, optimizer: torch.optim.Optimizer) -> Arrays:

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from tests.oracles import secu as oracle
 from torch import Tensor
 
-from selfsort.balance import EntropyPrice, SizeBounds
 from selfsort.data.augment import Affine, Flip, Solarise
 from selfsort.data.synthetic import shapes
 from selfsort.errors import InvalidInput
 from selfsort.fitting import Fit
-from selfsort.lars import LARS
 from selfsort.methods import secu
+from selfsort.methods._secu_balance import EntropyPrice, SizeBounds
+from selfsort.methods._secu_lars import LARS
 from selfsort.methods.secu import (
     SeCuConfig,
     SeCuNet,

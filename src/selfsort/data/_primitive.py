@@ -5,6 +5,7 @@ Shape letters: B batch, C channels, H x W pixels.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
@@ -18,7 +19,7 @@ Range = tuple[float, float]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Primitive:
+class Primitive(ABC):
     """One change of pictures. Called with a batch and a generator; every sample draws its own parameters."""
 
     p: float = 1.0
@@ -47,9 +48,9 @@ class Primitive:
             return self.change(batch_BCHW, generator)
         return to_bytes(self.change(batch_BCHW.float().mul_(1 / 255), generator))
 
+    @abstractmethod
     def change(self, x_BCHW: Tensor, generator: torch.Generator) -> Tensor:
         """Change every sample of a batch in [0, 1] (exact primitives: or of bytes)."""
-        raise NotImplementedError
 
     def require(self, name: str, is_right: bool, requirement: str) -> None:
         """Refuse a parameter in the house's words."""

@@ -37,7 +37,7 @@ from torch import Tensor, nn
 from selfsort import distributed, training
 from selfsort.config import Config, setting
 from selfsort.data.augment import Affine, ChannelShift, Flip, Policy, Primitive, augment
-from selfsort.errors import InvalidInput, invalid
+from selfsort.errors import InvalidInput
 from selfsort.nets.labelnet import LAYERS, LabelNet, batch_statistics, plan_network, restrain
 from selfsort.types import F32, I64, Arrays, Assignment, Clustering, Images, Method, Snapshot, State
 
@@ -430,8 +430,7 @@ class DACModel:
     """The network: an image belongs where its label feature is largest."""
 
     def __init__(self, config: DACConfig, state: State, device: torch.device) -> None:
-        height, width, channels = (int(side) for side in state.meta["shape"])
-        self.config, self.shape, self.device = config, (height, width, channels), device
+        self.config, self.shape, self.device = config, training.saved_shape(state), device
         with training.seeded_init(0):
             self.net = build_network(self.shape, config).to(device)
         training.unpack_module("net", self.net, state.arrays)
@@ -439,13 +438,7 @@ class DACModel:
 
     def apply(self, images: Images, layer: str = "top") -> Assignment:
         """Return label features (`top`) or pooled features (`top-1`), and probabilities."""
-        if images.shape != self.shape:
-            raise InvalidInput(
-                f"the images have shape {images.shape}. This model was trained on {self.shape} (height, width, "
-                "channels). Bring them to that size with selfsort.data.conform."
-            )
-        if layer not in LAYERS:
-            raise invalid("the layer", f"be one of {', '.join(LAYERS)}", repr(layer), "Name one of them.")
+        training.check_request(images, self.shape, layer, LAYERS)
         activations = encode(self.net, images, self.config, self.device)
         if layer == "top":
             features = _label_features(activations, self.config)

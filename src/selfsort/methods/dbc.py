@@ -39,7 +39,6 @@ from torch import Tensor, nn
 from selfsort import distributed, training
 from selfsort.classic.kmeans import kmeans
 from selfsort.data.augment import Affine
-from selfsort.errors import InvalidInput, invalid
 from selfsort.methods._dbc_history import glance, pictures, stage
 from selfsort.methods._dbc_settings import DBCConfig, DECConfig, FCAEConfig
 from selfsort.nets.autoencoder import ARCHITECTURES, FCAE, AutoEncoder, DenseAE, plan_stages
@@ -376,8 +375,7 @@ class DBCModel:
     """The encoder and the centres: new images get the scores the training images got."""
 
     def __init__(self, config: FCAEConfig, state: State, device: torch.device) -> None:
-        height, width, channels = (int(side) for side in state.meta["shape"])
-        self.config, self.shape, self.device = config, (height, width, channels), device
+        self.config, self.shape, self.device = config, training.saved_shape(state), device
         with training.seeded_init(0):
             self.encoder = build_network(self.shape, config).encoder.to(device)
         training.unpack_module("encoder", self.encoder, state.arrays)
@@ -386,13 +384,7 @@ class DBCModel:
 
     def apply(self, images: Images, layer: str = "top") -> Assignment:
         """Return features and scores."""
-        if images.shape != self.shape:
-            raise InvalidInput(
-                f"the images have shape {images.shape}. This model was trained on {self.shape} (height, width, "
-                "channels). Bring them to that size with selfsort.data.conform."
-            )
-        if layer != "top":
-            raise invalid("the layer", "be top, the only one this network gives", repr(layer), "Leave it out.")
+        training.check_request(images, self.shape, layer)
         features = encode(self.encoder, images, self.device, self.config.feature_scale)
         return Assignment(features, score_all(features, self.mu, self.config.v).exp().numpy())
 

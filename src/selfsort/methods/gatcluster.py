@@ -38,7 +38,6 @@ from selfsort import distributed, training
 from selfsort.classic.kmeans import kmeans
 from selfsort.config import Config, setting
 from selfsort.data.augment import Affine, ColourJitter, Flip, Policy, augment
-from selfsort.errors import InvalidInput, invalid
 from selfsort.nets.attention import GATNet, LabelPath, Prepare, plan_network
 from selfsort.types import F32, Arrays, Assignment, Clustering, Images, Method, Snapshot, State
 
@@ -462,8 +461,7 @@ class GATClusterModel:
     """The network: new images get the label features the training images got."""
 
     def __init__(self, config: GATClusterConfig, state: State, device: torch.device) -> None:
-        height, width, channels = (int(side) for side in state.meta["shape"])
-        self.shape, self.device = (height, width, channels), device
+        self.shape, self.device = training.saved_shape(state), device
         with training.seeded_init(0):
             self.net = build_network(self.shape, config).to(device)
         training.unpack_module("net", self.net, state.arrays)
@@ -471,13 +469,7 @@ class GATClusterModel:
 
     def apply(self, images: Images, layer: str = "top") -> Assignment:
         """Return image features and label features."""
-        if images.shape != self.shape:
-            raise InvalidInput(
-                f"the images have shape {images.shape}. This model was trained on {self.shape} (height, width, "
-                "channels). Bring them to that size with selfsort.data.conform."
-            )
-        if layer != "top":
-            raise invalid("the layer", "be top, the only one this network gives", repr(layer), "Leave it out.")
+        training.check_request(images, self.shape, layer)
         seen = look(self.net, images, self.device)
         return Assignment(seen.features, seen.soft)
 

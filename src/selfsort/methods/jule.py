@@ -43,13 +43,12 @@ from selfsort.classic.fit import VoteModel, pixel_features, vote_state
 from selfsort.classic.gdl import merge_history, short_graph_note
 from selfsort.classic.kmeans import kmeans
 from selfsort.config import Config, setting
-from selfsort.errors import InvalidInput
 from selfsort.graph._absorption import LARGE_SHARE
 from selfsort.graph.affinity import digraph, global_scale, unit_rows
 from selfsort.graph.agglomerate import Agglomeration, agglomerate, nearest_neighbour_components
 from selfsort.graph.knn import find_neighbours, nearest_neighbours
 from selfsort.graph.neighbours import Neighbours
-from selfsort.nets.convnet import ARCHITECTURES, ConvNet, plan_blocks
+from selfsort.nets.convnet import ARCHITECTURES, LAYERS, ConvNet, plan_blocks
 from selfsort.types import F32, I64, Arrays, Assignment, Clustering, Images, Method, Snapshot, State
 
 # Kept of every stage for its figures: so many images, principal components and neighbours (the paper's curves of
@@ -443,8 +442,7 @@ class JULEModel:
     """The trained network; new images get the affinity-weighted vote of their K_s nearest training images."""
 
     def __init__(self, config: JULEConfig, state: State, device: torch.device) -> None:
-        height, width, channels = (int(side) for side in state.meta["shape"])
-        self.shape, self.device, self.is_raw = (height, width, channels), device, config.control == "raw"
+        self.shape, self.device, self.is_raw = training.saved_shape(state), device, config.control == "raw"
         with training.seeded_init(0):
             self.net = build_network(self.shape, config).to(device)
         training.unpack_module("net", self.net, state.arrays)
@@ -452,11 +450,7 @@ class JULEModel:
 
     def apply(self, images: Images, layer: str = "top") -> Assignment:
         """Return the features of a layer (`top`, `top-1`, `top-2`); the vote is always by `top`."""
-        if images.shape != self.shape:
-            raise InvalidInput(
-                f"the images have shape {images.shape}. This model was trained on {self.shape} (height, width, "
-                "channels). Bring them to that size with selfsort.data.conform."
-            )
+        training.check_request(images, self.shape, layer, LAYERS)
         top = pixel_features(images) if self.is_raw else encode(self.net, images, self.device)
         features = top if layer == "top" else encode(self.net, images, self.device, layer)
         return Assignment(features, self.votes.assign(top))

@@ -9,7 +9,7 @@ with what the other view says, against centres that stand still for an epoch. Se
 train one encoder; the first is the result.
 
 Symbols: x_1, x_2 unit features of two views; w_j unit centres; w^- centres at the start of the epoch; lam temperatures;
-tau share of the label in the target; gamma, rho, alpha see `selfsort.balance`.
+tau share of the label in the target; gamma, rho, alpha see `selfsort.methods._secu_balance`.
 Shape letters: N images, B batch, D features, K clusters of a head, C channels.
 
 Where we differ from the paper and its code:
@@ -33,12 +33,19 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from selfsort import distributed, training
-from selfsort.balance import Balance, EntropyPrice, Greedy, SizeBounds
-from selfsort.centres import centre_loss, closed_form, hardness_sums, plain_centre_loss, running_mean, unit_columns
 from selfsort.config import Config, setting
 from selfsort.data.augment import Affine, Blur, ColourJitter, Flip, Greyscale, Policy, ResizedCrop, Solarise, augment
-from selfsort.errors import InvalidInput, invalid
-from selfsort.lars import LARS
+from selfsort.errors import invalid
+from selfsort.methods._secu_balance import Balance, EntropyPrice, Greedy, SizeBounds
+from selfsort.methods._secu_centres import (
+    centre_loss,
+    closed_form,
+    hardness_sums,
+    plain_centre_loss,
+    running_mean,
+    unit_columns,
+)
+from selfsort.methods._secu_lars import LARS
 from selfsort.nets.heads import deep_projection, predictor, projection, unit
 from selfsort.nets.resnet import Normalise, ResNet, plan_for
 from selfsort.types import F32, I64, Arrays, Assignment, Clustering, Images, Method, Snapshot, State
@@ -507,8 +514,7 @@ class SeCuModel:
     """The network and its centres: new images get the cluster whose centre agrees most."""
 
     def __init__(self, config: SeCuConfig, state: State, device: torch.device) -> None:
-        height, width, channels = (int(side) for side in state.meta["shape"])
-        self.config, self.shape, self.device = config, (height, width, channels), device
+        self.config, self.shape, self.device = config, training.saved_shape(state), device
         with training.seeded_init(0):
             self.net = SeCuNet(self.shape, config).to(device)
         training.unpack_module("net", self.net, state.arrays)
@@ -516,13 +522,7 @@ class SeCuModel:
 
     def apply(self, images: Images, layer: str = "top") -> Assignment:
         """Return unit features and softmax(x.w/lam_x) of the target head."""
-        if images.shape != self.shape:
-            raise InvalidInput(
-                f"the images have shape {images.shape}. This model was trained on {self.shape} (height, width, "
-                "channels). Bring them to that size with selfsort.data.conform."
-            )
-        if layer != "top":
-            raise invalid("the layer", "be top, the only one this network gives", repr(layer), "Leave it out.")
+        training.check_request(images, self.shape, layer)
         features = encode(self.net, images, self.device)
         return Assignment(features, soft_assignments(features, self.net.centres[0], self.config.lam_x))
 

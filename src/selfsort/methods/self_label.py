@@ -35,7 +35,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from selfsort import distributed, training
 from selfsort.config import Config, setting
 from selfsort.data.augment import CutOut, Flip, Policy, RandomOps, augment
-from selfsort.errors import InvalidInput, invalid
+from selfsort.errors import InvalidInput
 from selfsort.types import I64, Arrays, Assignment, Clustering, Images, Method, NetworkModel, Snapshot, State
 
 NAME = "self-label"
@@ -326,21 +326,14 @@ class SelfLabelModel:
     """The refined network."""
 
     def __init__(self, model: NetworkModel, state: State, device: torch.device) -> None:
-        height, width, channels = (int(side) for side in state.meta["shape"])
-        self.shape, self.device = (height, width, channels), device
+        self.shape, self.device = training.saved_shape(state), device
         self.net = Refined(model.network()).to(device)
         training.unpack_module("net", self.net, state.arrays)
         self.net.eval()
 
     def apply(self, images: Images, layer: str = "top") -> Assignment:
         """Return features and assignments."""
-        if images.shape != self.shape:
-            raise InvalidInput(
-                f"the images have shape {images.shape}. This model was trained on {self.shape} (height, width, "
-                "channels). Bring them to that size with selfsort.data.conform."
-            )
-        if layer != "top":
-            raise invalid("the layer", "be top, the only one this network gives", repr(layer), "Leave it out.")
+        training.check_request(images, self.shape, layer)
         return look(self.net, images, self.device)
 
     def network(self) -> nn.Module:

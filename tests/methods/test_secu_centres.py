@@ -6,7 +6,14 @@ import torch
 from tests.oracles import secu as oracle
 from torch import Tensor
 
-from selfsort.centres import centre_loss, closed_form, hardness_sums, plain_centre_loss, running_mean, unit_columns
+from selfsort.methods._secu_centres import (
+    centre_loss,
+    closed_form,
+    hardness_sums,
+    plain_centre_loss,
+    running_mean,
+    unit_columns,
+)
 
 LABELS = torch.tensor([0, 0, 1, 3, 3, 3])
 

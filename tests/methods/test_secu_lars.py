@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, nn
 
 from selfsort.errors import InvalidInput
-from selfsort.lars import LARS
+from selfsort.methods._secu_lars import LARS
 
 
 def moved(weight: Tensor, gradient: Tensor, *, steps: int = 1, **options: float) -> Tensor:

@@ -8,8 +8,15 @@ from hypothesis import strategies as st
 from tests.oracles import secu as oracle
 from torch import Tensor
 
-from selfsort.balance import EntropyPrice, Greedy, SizeBounds, entropy_increments, raise_lower, raise_upper
 from selfsort.errors import InvalidInput
+from selfsort.methods._secu_balance import (
+    EntropyPrice,
+    Greedy,
+    SizeBounds,
+    entropy_increments,
+    raise_lower,
+    raise_upper,
+)
 
 CPU = torch.device("cpu")
 
