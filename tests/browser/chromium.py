@@ -9,7 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from selenium import webdriver
-from selenium.common.exceptions import NoSuchElementException, StaleElementReferenceException
+from selenium.common.exceptions import (
+    ElementClickInterceptedException,
+    ElementNotInteractableException,
+    NoSuchElementException,
+    StaleElementReferenceException,
+)
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
@@ -27,6 +32,13 @@ _FLAGS = (
     "--force-device-scale-factor=1",
 )
 PATIENCE = 60
+# What a click or a look can meet while the page is drawing.
+_PASSING = (
+    ElementClickInterceptedException,
+    ElementNotInteractableException,
+    NoSuchElementException,
+    StaleElementReferenceException,
+)
 
 
 @dataclass
@@ -58,7 +70,13 @@ class Browser:
         return self.driver.find_element(By.CSS_SELECTOR, selector)
 
     def click(self, selector: str) -> None:
-        self.one(selector).click()
+        """Click as soon as that is possible: after an edit the page draws its lists anew."""
+
+        def done() -> bool:
+            self.one(selector).click()
+            return True
+
+        self.wait(done, f"{selector} can be clicked")
 
     def text(self, selector: str) -> str:
         """Return what can be read there, in one step: the page may replace the element at any moment."""
@@ -81,8 +99,7 @@ class Browser:
         return self.driver.execute_script(script, *arguments)
 
     def wait(self, done: Callable[[], object], what: str) -> None:
-        passing = (StaleElementReferenceException, NoSuchElementException)
-        WebDriverWait(self.driver, PATIENCE, 0.05, ignored_exceptions=passing).until(lambda _: done(), what)
+        WebDriverWait(self.driver, PATIENCE, 0.05, ignored_exceptions=_PASSING).until(lambda _: done(), what)
 
     def dark(self, is_dark: bool) -> None:
         value = "dark" if is_dark else "light"

@@ -83,9 +83,12 @@ def loaded(browser: Browser, server: Server) -> None:
 
 
 def sizes(browser: Browser) -> dict[str, int]:
-    names = browser.texts(".cluster .label")
-    counts = [int(text.replace(",", "")) for text in browser.texts(".cluster .size")]
-    return dict(zip(names, counts, strict=True))
+    """Read names and sizes in one step: between two the page may have drawn another list."""
+    pairs: list[list[str]] = browser.run(
+        """return [...document.querySelectorAll(".cluster")]
+          .map((e) => [".label", ".size"].map((part) => e.querySelector(part).textContent));"""
+    )
+    return {name: int(size.replace(",", "")) for name, size in pairs}
 
 
 class TestLooking:
