@@ -18,8 +18,8 @@ from selfsort.data._primitive import Primitive, Range, levels, per_sample, unifo
 _LUMA = (0.299, 0.587, 0.114)
 _N_LEVELS = 256
 
-# Pictures whose hue is turned at a time: enough to keep the calls few, few enough for the cache.
-_N_TURNED = 32
+# Pictures whose hue is turned at a time: calls cost more than cache misses here, and memory stays bounded.
+_N_TURNED = 128
 
 # Columns of the operations of the colour jitter.
 _BRIGHTNESS, _CONTRAST, _SATURATION, _HUE = range(4)
