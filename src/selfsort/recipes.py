@@ -64,6 +64,7 @@ _JULE: tuple[Recipe, ...] = (
         )
     ),
     Recipe("faces", "jule", {"eta": 0.2}, "Yang, Parikh, Batra 2016: eta for the face sets"),
+    Recipe("views", "jule", {"K_s": 5}, "ours: few neighbours, for things seen from all sides, which form rings"),
     Recipe("embedding", "jule", {"embedding_dim": 2, "eta": 0.2}, "Yang, Parikh, Batra 2016: 2-D embedding of MNIST"),
 )
 

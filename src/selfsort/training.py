@@ -202,6 +202,15 @@ def _shared_step(step: _Step, optimizer: torch.optim.Optimizer) -> _Step:
     return once
 
 
+def half_cosine(progress: float) -> float:
+    """Return the share of a learning rate that is left: 1 at 0, 0 from 1 on, along half a cosine.
+
+    >>> [round(half_cosine(progress), 3) for progress in (0.0, 0.5, 1.0, 2.0)]
+    [1.0, 0.5, 0.0, 0.0]
+    """
+    return 0.5 * (1 + math.cos(math.pi * min(progress, 1.0)))
+
+
 def pack_module(prefix: str, module: nn.Module) -> Arrays:
     """Name every parameter and buffer of a network for a safetensors file."""
     return {f"{prefix}.{name}": to_numpy(value) for name, value in module.state_dict().items()}

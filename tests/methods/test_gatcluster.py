@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -338,6 +338,12 @@ class TestPool:
         assert sorted(epoch.tolist()) == list(range(60))
         assert not torch.equal(run.large_batch(0), run.large_batch(3))
 
+    @pytest.mark.parametrize(("schedule", "left"), [("constant", 1.0), ("cosine", 0.5)])
+    def test_the_rate_half_way(self, pictures: Images, schedule: Literal["constant", "cosine"], left: float) -> None:
+        run = _Run(pictures, replace(QUICK, schedule=schedule, iterations=4), CPU, seed=0)
+        assert sum(1 for _ in run.small_batches(3))
+        assert run.optimizer.param_groups[0]["lr"] == pytest.approx(left * QUICK.lr)
+
     def test_small_batches_repeat_the_pool(self, pictures: Images) -> None:
         run = _Run(pictures, replace(QUICK, m2=25, repeats=3), CPU, seed=0)
         batches = list(run.small_batches(2))
@@ -443,7 +449,9 @@ class TestHistory:
 
 
 class TestResume:
-    @pytest.mark.parametrize("variant", [{}, {"augment_once": False, "entropy_batch": 50, "M": 25}], ids=str)
+    @pytest.mark.parametrize(
+        "variant", [{}, {"augment_once": False, "entropy_batch": 50, "M": 25, "schedule": "cosine"}], ids=str
+    )
     def test_from_every_snapshot(self, pictures: Images, variant: dict[str, Any]) -> None:
         config = replace(QUICK, **variant)
         taken = [(snapshot, snapshot.state()) for snapshot in snapshots(pictures, config)]

@@ -128,7 +128,7 @@ def score_all(features: F32, mu_KD: Tensor, v: float) -> Tensor:
 def set_rate(optimizer: torch.optim.Optimizer, lr: float, progress: float) -> None:
     """Lower the learning rate along half a cosine, from `lr` at 0 to nothing at 1."""
     for group in optimizer.param_groups:
-        group["lr"] = lr * 0.5 * (1 + math.cos(math.pi * progress))
+        group["lr"] = lr * training.half_cosine(progress)
 
 
 # --- training ------------------------------------------------------------------------------------------------------

@@ -58,6 +58,7 @@ class GATClusterConfig(Config):
     iterations: int = setting(6000, "large batches in all", "code")
     eval_every: int = setting(5, "large batches between looks at all images", "code")
     lr: float = setting(1e-3, "learning rate of Adam", "paper")
+    schedule: Literal["constant", "cosine"] = setting("constant", "of the learning rate; cosine falls to 0", "paper")
     TI: bool = setting(True, "task: a changed image keeps its label (transformation invariance)", "paper")
     SM: bool = setting(True, "task: pairs are alike or different (separability maximisation)", "paper")
     EA: bool = setting(True, "task: all clusters are used (entropy analysis)", "paper")
@@ -337,6 +338,9 @@ class _Run:
             distributed.average_buffers(self.net)
             self.pool = self.prepare_pool(iteration)
             self.n_guarded += self.pool.is_guarded
+            if self.config.schedule == "cosine":
+                for group in self.optimizer.param_groups:
+                    group["lr"] = self.config.lr * training.half_cosine(iteration / self.config.iterations)
             self.net.train()
             order = training.torch_generator(self.seed, f"order {iteration}")
             for _ in range(self.config.repeats):

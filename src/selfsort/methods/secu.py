@@ -163,16 +163,13 @@ def encoder_rate(progress: float, config: SeCuConfig) -> float:
         return 0.0
     if progress < 1 + config.warmup:
         return config.lr * (progress - 1) / config.warmup
-    return config.lr * _cosine((progress - 1 - config.warmup) / (config.epochs - config.warmup))
+    return config.lr * training.half_cosine((progress - 1 - config.warmup) / (config.epochs - config.warmup))
 
 
 def centre_rate(progress: float, config: SeCuConfig) -> float:
     """Learning rate of the centres: constant, or for the comparison falling."""
-    return config.centre_lr * (1.0 if config.centre_schedule == "constant" else _cosine(progress / (config.epochs + 1)))
-
-
-def _cosine(done: float) -> float:
-    return 0.5 * (1 + math.cos(math.pi * min(done, 1.0)))
+    is_constant = config.centre_schedule == "constant"
+    return config.centre_lr * (1.0 if is_constant else training.half_cosine(progress / (config.epochs + 1)))
 
 
 # --- network and views ---------------------------------------------------------------------------------------------
