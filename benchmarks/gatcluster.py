@@ -125,9 +125,9 @@ def _ratio(ours: Callable[[], None], bare: Callable[[], None], n_rounds: int) ->
 
 
 def _peak(large_batch: int) -> float:
-    """Peak memory in MB of one whole iteration, in a process of its own; the least of three, as allocators vary."""
+    """Peak memory in MB of one whole iteration, in a process of its own."""
     command = [sys.executable, "-m", "benchmarks.gatcluster", "one-iteration", str(large_batch)]
-    return min(float(subprocess.run(command, capture_output=True, text=True, check=True).stdout) for _ in range(3))
+    return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
 
 def one_iteration(large_batch: int) -> None:
