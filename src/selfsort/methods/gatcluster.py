@@ -58,7 +58,9 @@ class GATClusterConfig(Config):
     iterations: int = setting(6000, "large batches in all", "code")
     eval_every: int = setting(5, "large batches between looks at all images", "code")
     lr: float = setting(1e-3, "learning rate of Adam", "paper")
-    schedule: Literal["constant", "cosine"] = setting("constant", "of the learning rate; cosine falls to 0", "paper; cosine ours")
+    schedule: Literal["constant", "cosine"] = setting(
+        "constant", "of the learning rate; cosine falls to 0", "paper; cosine ours"
+    )
     TI: bool = setting(True, "task: a changed image keeps its label (transformation invariance)", "paper")
     SM: bool = setting(True, "task: pairs are alike or different (separability maximisation)", "paper")
     EA: bool = setting(True, "task: all clusters are used (entropy analysis)", "paper")
