@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from tests.conftest import Command
 from tests.contract.tiny import TINY
 from torch import Tensor, nn
@@ -23,6 +24,7 @@ from selfsort.methods.self_label import (
     Refined,
     SelfLabelConfig,
     SelfLabelModel,
+    calibrated_sharpness,
     label_loss,
     learning_rate,
     look,
@@ -143,6 +145,24 @@ class TestEquations:
         # Images all alike cannot be made sure of.
         assert sharpness_for(torch.full((3, 2), 0.5), 0.9) == pytest.approx(100)
 
+    @pytest.mark.parametrize("truth", [0.3, 1.0, 3.0])
+    def test_calibration_finds_the_power_that_labels_were_drawn_with(self, truth: float) -> None:
+        soft = torch.softmax(torch.randn(20_000, 4, generator=torch.Generator().manual_seed(0)), dim=1)
+        drawn = torch.multinomial(
+            torch.softmax(truth * soft.log(), dim=1), 1, generator=torch.Generator().manual_seed(1)
+        )
+        power = calibrated_sharpness(soft, drawn[:, 0])
+        assert power == pytest.approx(truth, rel=0.05)
+        loss = {
+            p: F.nll_loss(torch.log_softmax(p * soft.log(), dim=1), drawn[:, 0]) for p in (0.9 * power, 1.1 * power)
+        }
+        assert F.nll_loss(torch.log_softmax(power * soft.log(), dim=1), drawn[:, 0]) < min(loss.values())
+
+    def test_calibration_by_labels_that_say_nothing_makes_nobody_sure(self) -> None:
+        soft = torch.softmax(5 * torch.randn(1000, 4, generator=torch.Generator().manual_seed(0)), dim=1)
+        power = calibrated_sharpness(soft, torch.randint(4, (1000,), generator=torch.Generator().manual_seed(1)))
+        assert torch.softmax(power * soft.log(), dim=1).max() < 0.4
+
     def test_the_rate_falls_as_a_cosine(self) -> None:
         assert [learning_rate(t, QUICK) for t in (0.0, 0.5, 1.0)] == pytest.approx([0.05, 0.025, 0.0])
 
@@ -185,6 +205,21 @@ class TestTraining:
         taken = list(snapshots(images, replace(QUICK, threshold=0.6)))
         assert [s.event["phase"] for s in taken] == ["fixed labels"] * 2 + ["own labels"] * 2
         assert 0.5 < float(taken[2].event["learned_from"]) < 1
+
+    def test_who_could_not_learn_the_labels_of_the_run_is_seldom_sure(self) -> None:
+        images, _ = blots()
+        config = replace(QUICK, lr=1e-9)
+        well, badly = (self_label._Run(BlotModel(), images, config, CPU, 0) for _ in range(2))
+        for run in (well, badly):
+            run.ask()
+        badly.fixed_N = badly.fixed_N.roll(1)
+        assert well.calibrate() == 1.0
+        assert badly.calibrate() < 0.5
+        shares = [
+            float((look(run.net, images, CPU).soft.max(axis=1) > config.threshold).mean()) for run in (well, badly)
+        ]
+        assert shares[0] > 0.45
+        assert shares[1] == 0
 
     def test_batches_without_a_sure_image_are_skipped_and_counted(self, monkeypatch: pytest.MonkeyPatch) -> None:
         images, _ = blots()

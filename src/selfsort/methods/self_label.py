@@ -12,8 +12,9 @@ Shape letters: B batch, K clusters, D features.
 Where we differ from the papers:
 - Any model that is one network can be refined, also DAC's and GATCluster's, not only SeCu's.
 - Answers are asked for in evaluation mode; SCAN asks in training mode.
-- Assignments are sharpened until half of the images are sure, at the start and after the warm-up: a head whose softmax
-  cannot exceed the threshold, as SeCu's at a high temperature, would otherwise learn from nothing.
+- Assignments are raised to a power: a softmax of cosines at a high temperature, as SeCu's, is never 90 % sure. Half of
+  the images are made sure, at the start and after the warm-up, but then with no higher power than makes assignments the
+  best forecast of the run's labels: a network that learned those badly is seldom sure.
 - Batch normalisation takes the statistics for its answers from the images as they are, once per epoch: those of strong
   views would not fit them.
 - The learning rate is not published for SeCu; ours is 0.01, falling as a cosine.
@@ -109,6 +110,24 @@ def sharpness_for(soft_NK: Tensor, threshold: float) -> float:
         low, high = (low, middle) if median > threshold else (middle, high)
     is_sure_already = soft_NK.max(dim=1).values.median() > threshold
     return 1.0 if is_sure_already else math.exp(high)
+
+
+def calibrated_sharpness(soft_NK: Tensor, y_N: Tensor) -> float:
+    """The power at which assignments, rows summing to one again, give labels the highest likelihood.
+
+    >>> soft_NK = torch.tensor([[0.6, 0.4]] * 13)
+    >>> round(calibrated_sharpness(soft_NK, torch.tensor([0] * 9 + [1] * 4)), 3)  # right in 9 of 13, as 0.6^2 says
+    2.0
+    """
+    log_NK = soft_NK.clamp(min=1e-12).log().double()
+    said_N = log_NK.gather(1, y_N[:, None])[:, 0]
+    low, high = -math.log(_MAX_SHARPNESS), math.log(_MAX_SHARPNESS)
+    for _ in range(40):  # the likelihood is concave in the power, so its slope changes sign once
+        middle = (low + high) / 2
+        p_NK = F.softmax(math.exp(middle) * log_NK, dim=1)
+        slope = (said_N - (p_NK * log_NK).sum(dim=1)).mean()
+        low, high = (middle, high) if slope > 0 else (low, middle)
+    return math.exp(high)
 
 
 def learning_rate(done: float, config: SelfLabelConfig) -> float:
@@ -209,16 +228,19 @@ class _Run:
         self.epoch = 0
 
     def ask(self) -> None:
-        """Keep what the network says before anything is trained."""
-        labels = self.sharpen()
-        self.fixed_N, self.latest_N = torch.from_numpy(labels), torch.from_numpy(labels.copy())
-
-    def sharpen(self) -> I64:
-        """Choose the power of the assignments; returns the labels, which it does not change."""
-        self.net.get_buffer("sharpness").fill_(1.0)
+        """Keep what the network says before anything is trained, and make half of it sure."""
         found = look(self.net, self.images, self.device)
         self.net.get_buffer("sharpness").fill_(sharpness_for(torch.from_numpy(found.soft), self.config.threshold))
-        return found.labels
+        self.fixed_N, self.latest_N = torch.from_numpy(found.labels), torch.from_numpy(found.labels.copy())
+
+    def calibrate(self) -> float:
+        """Be no surer than the run's labels justify; returns the share of them that the network repeats."""
+        self.net.get_buffer("sharpness").fill_(1.0)
+        found = look(self.net, self.images, self.device)
+        soft_NK, labels_N = torch.from_numpy(found.soft), torch.from_numpy(found.labels)
+        power = min(sharpness_for(soft_NK, self.config.threshold), calibrated_sharpness(soft_NK, self.fixed_N))
+        self.net.get_buffer("sharpness").fill_(power)
+        return float((labels_N == self.fixed_N).double().mean())
 
     def load(self, state: State) -> None:
         """Go on from a saved state."""
@@ -308,7 +330,7 @@ def train_from(
         event = {"phase": phase, **stats.event(), "learned_from": share, "changed": changed}
         event["sharpness"] = float(run.net.get_buffer("sharpness"))
         if run.epoch == config.warmup:
-            run.sharpen()
+            event["agreement"] = run.calibrate()
         result = _result(run) if run.epoch == config.epochs else None
         labels: I64 = run.latest_N.numpy().copy() if result is None else result.labels
         yield Snapshot(run.epoch, config.epochs, labels, event, run.state, result)
