@@ -329,10 +329,17 @@ class _Run:
             c_M, is_guarded = trusted_clusters(
                 torch.from_numpy(found).to(self.device), config.n_clusters, config.min_share
             )
-        views = None
-        if config.augment_once:
-            views = torch.cat([self.change(rows).mul_(255).round_().byte() for rows in torch.split(rows_M, config.m1)])
-        return Pool(rows_M, t_MK, ta_MK, c_M, is_guarded, views)
+        return Pool(rows_M, t_MK, ta_MK, c_M, is_guarded, self.views_of(rows_M) if config.augment_once else None)
+
+    def views_of(self, rows_M: Tensor) -> Tensor:
+        """Change a large batch once and keep it as bytes: all that grows with M beside label features."""
+        height, width, channels = self.images.shape
+        shape = (len(rows_M), 1 if self.net.prepare.is_grey else channels, height, width)
+        # Filled in place: parts joined at the end would be held twice.
+        views = torch.empty(shape, dtype=torch.uint8, device=self.device)
+        for part, rows in zip(torch.split(views, self.config.m1), torch.split(rows_M, self.config.m1), strict=True):
+            part.copy_(self.change(rows).mul_(255).round_())
+        return views
 
     def small_batches(self, n_pools: int) -> Iterator[Tensor]:
         """Walk over large batches: step 1 for each, then its repeats, cut into small batches."""
