@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -220,6 +221,21 @@ class TestTraining:
         ]
         assert shares[0] > 0.45
         assert shares[1] == 0
+
+    def test_who_lost_the_labels_of_the_run_gives_them_back(self) -> None:
+        images, _ = blots()
+        before = BlotModel().apply(images)
+        *_, last = taken = list(snapshots(images, replace(QUICK, lr=1e4)))
+        assert last.result is not None
+        assert len(taken) == QUICK.warmup < QUICK.epochs
+        assert float(last.event["agreement"]) < QUICK.min_agreement
+        np.testing.assert_array_equal(last.result.labels, before.labels)
+        np.testing.assert_allclose(last.result.soft, before.soft, atol=1e-6)
+        assert re.search(r"repeats \d+% of them, too few .* the run as it was", last.warnings[0])
+        # The saved network is the first one as well.
+        again = SelfLabelModel(BlotModel(), last.result.model, CPU).apply(images)
+        np.testing.assert_allclose(again.soft, before.soft, atol=1e-6)
+        assert len(list(snapshots(images, replace(QUICK, lr=1e4, min_agreement=0.0)))) == QUICK.epochs
 
     def test_batches_without_a_sure_image_are_skipped_and_counted(self, monkeypatch: pytest.MonkeyPatch) -> None:
         images, _ = blots()

@@ -11,10 +11,11 @@ Shape letters: B batch, K clusters, D features.
 
 Where we differ from the papers:
 - Any model that is one network can be refined, also DAC's and GATCluster's, not only SeCu's.
-- Answers are asked for in evaluation mode; SCAN asks in training mode.
 - Assignments are raised to a power: a softmax of cosines at a high temperature, as SeCu's, is never 90 % sure. Half of
   the images are made sure, at the start and after the warm-up, but then with no higher power than makes assignments the
-  best forecast of the run's labels: a network that learned those badly is seldom sure.
+  best forecast of the run's labels.
+- A network that repeats too few of the run's labels after the warm-up (`min_agreement`) has nothing to teach itself: it
+  would drift into a few easy clusters. Then the result is the run as it was, and a warning says so.
 - Batch normalisation takes the statistics for its answers from the images as they are, once per epoch: those of strong
   views would not fit them.
 - The learning rate is not published for SeCu; ours is 0.01, falling as a cosine.
@@ -22,6 +23,7 @@ Where we differ from the papers:
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -52,6 +54,9 @@ class SelfLabelConfig(Config):
     epochs: int = setting(100, "passes over the images", "paper")
     warmup: int = setting(10, "of these, epochs in which all images keep the labels of the run", "paper")
     threshold: float = setting(0.9, "how sure the network must be of an image to learn from it", "paper")
+    min_agreement: float = setting(
+        0.8, "share of the run's labels to be repeated after the warm-up, else none is changed"
+    )
     balanced: bool = setting(False, "weigh images by 1/frequency of their cluster in the batch, as SCAN does", "code")
     batch_size: int = setting(1024, "images per step", "paper")
     optimizer: Literal["sgd", "adam"] = setting("sgd", "adam is SCAN's", "paper")
@@ -67,6 +72,7 @@ class SelfLabelConfig(Config):
         self.require("epochs", self.epochs >= 1, "be at least 1")
         self.require("warmup", 0 <= self.warmup <= self.epochs, f"be between 0 and epochs ({self.epochs})")
         self.require("threshold", 0 <= self.threshold < 1, "be at least 0 and below 1")
+        self.require("min_agreement", 0 <= self.min_agreement <= 1, "be between 0 and 1")
         self.require("batch_size", self.batch_size >= 2, "be at least 2, for batch normalisation")
         self.require("lr", self.lr > 0, "be positive")
         for name in ("momentum", "weight_decay", "n_ops", "cutout"):
@@ -298,7 +304,8 @@ class _Run:
         if self.epoch < self.config.warmup:
             y_B = self.fixed_N[batch_B].to(self.device)
             return y_B, torch.ones_like(y_B, dtype=torch.bool)
-        self.net.eval()
+        # Statistics of the whole set would be those of the weights an epoch ago; a single image has none of its own.
+        self.net.train(len(x_BCHW) > 1)
         with torch.no_grad():
             y_B, is_sure_B = select(self.net(x_BCHW)[0], self.config.threshold)
         rows_B = distributed.gather_rows(batch_B.to(self.device)).cpu()
@@ -316,12 +323,13 @@ def train_from(
     resume: State | None = None,
 ) -> Iterator[Snapshot]:
     """Refine the model of a finished run; one snapshot per epoch."""
-    run = _Run(model, images, config, device, seed)
+    original = copy.deepcopy(model.network())  # training changes the model's own weights
+    run, is_over = _Run(model, images, config, device, seed), False
     if resume is None:
         run.ask()
     else:
         run.load(resume)
-    while run.epoch < config.epochs:
+    while run.epoch < config.epochs and not is_over:
         before_N = run.latest_N.clone()
         stats, share = run.train_epoch()
         run.epoch += 1
@@ -329,11 +337,24 @@ def train_from(
         changed = float((before_N != run.latest_N).double().mean())
         event = {"phase": phase, **stats.event(), "learned_from": share, "changed": changed}
         event["sharpness"] = float(run.net.get_buffer("sharpness"))
+        warnings: tuple[str, ...] = ()
         if run.epoch == config.warmup:
-            event["agreement"] = run.calibrate()
-        result = _result(run) if run.epoch == config.epochs else None
+            event["agreement"] = agreement = run.calibrate()
+            is_over = agreement < config.min_agreement
+        if is_over:
+            run.net = Refined(original).to(device)
+            warnings = (_too_little(agreement, config),)
+        result = _result(run) if is_over or run.epoch == config.epochs else None
         labels: I64 = run.latest_N.numpy().copy() if result is None else result.labels
-        yield Snapshot(run.epoch, config.epochs, labels, event, run.state, result)
+        yield Snapshot(run.epoch, config.epochs, labels, event, run.state, result, warnings=warnings)
+
+
+def _too_little(agreement: float, config: SelfLabelConfig) -> str:
+    return (
+        f"After {config.warmup} epochs on the labels of the run the network repeats {agreement:.0%} of them, too few "
+        f"to learn from itself (min_agreement {config.min_agreement:g}); the result is the run as it was. "
+        "A longer or different first run helps; --set min_agreement=0 goes on regardless."
+    )
 
 
 def _result(run: _Run) -> Clustering:
