@@ -327,6 +327,20 @@ class TestPool:
         assert not pool.t.requires_grad
         assert not pool.ta.is_inference()
 
+    def test_targets_by_the_statistics_of_the_batch(self, pictures: Images) -> None:
+        run = _Run(pictures, replace(QUICK, M=40, m1=20, bn_targets="batch"), CPU, seed=0)
+        rows = torch.arange(40)
+        before = {name: value.clone() for name, value in run.net.state_dict().items()}
+        found = run.label_features(rows)
+        assert all(torch.equal(value, before[name]) for name, value in run.net.state_dict().items())
+        run.net.train()
+        with torch.no_grad():
+            expected = torch.cat([run.net.label(run.pixels.floats(part)) for part in torch.split(rows, 20)])
+        torch.testing.assert_close(found, expected)
+        assert not torch.allclose(found, _Run(pictures, replace(QUICK, M=40), CPU, seed=0).label_features(rows))
+        # 41 images are cut into 21 and 20: one alone would have no statistics.
+        assert torch.isfinite(run.label_features(torch.arange(41))).all()
+
     def test_m1_does_not_change_results(self, pictures: Images) -> None:
         pools = [_Run(pictures, replace(QUICK, m1=m1), CPU, seed=0).prepare_pool(0) for m1 in (1, 7, 60, 500)]
         for pool in pools[1:]:

@@ -26,6 +26,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Literal
 
@@ -39,6 +40,7 @@ from selfsort.classic.kmeans import kmeans
 from selfsort.config import Config, setting
 from selfsort.data.augment import Affine, ColourJitter, Flip, Policy, augment
 from selfsort.nets.attention import GATNet, LabelPath, Prepare, plan_network
+from selfsort.nets.labelnet import batch_statistics
 from selfsort.types import F32, Arrays, Assignment, Clustering, Images, Method, Snapshot, State
 
 _EPS = 1e-5
@@ -52,7 +54,7 @@ class GATClusterConfig(Config):
     """Settings, under the paper's names where it has any."""
 
     M: int = setting(1000, "images of a large batch, whose targets are computed together", "paper")
-    m1: int = setting(200, "images at a time in step 1; changes memory, not results", "code")
+    m1: int = setting(200, "images at a time in step 1; changes memory, not results (unless bn_targets=batch)", "code")
     m2: int = setting(32, "images at a time in step 2", "paper")
     repeats: int = setting(8, "passes of step 2 over each large batch", "code")
     iterations: int = setting(6000, "large batches in all", "code")
@@ -72,6 +74,9 @@ class GATClusterConfig(Config):
     entropy_batch: int = setting(0, "images over which EA averages; 0: those of the small batch", "code")
     kmeans_on: Literal["ta", "l"] = setting("ta", "what k-means sees in step 1", "code")
     n_restarts: int = setting(20, "starts of k-means in step 1", "code")
+    bn_targets: Literal["running", "batch"] = setting(
+        "running", "statistics for targets: learned ones, or those of the m1 images at hand", "code; batch ours"
+    )
     min_share: float = setting(0.1, "smallest cluster of k-means that is trusted, as a share of M / k", "code")
     arch: Literal["auto", "stl", "dog-96", "dog-128", "cifar", "small"] = setting(
         "auto", "stem of the image module: by image size, or that of an experiment", "paper"
@@ -302,10 +307,12 @@ class _Run:
     def label_features(self, rows_M: Tensor) -> Tensor:
         """Step 1: label features of unchanged images, in evaluation mode."""
         self.net.eval()
-        with torch.inference_mode():
-            found = torch.cat(
-                [self.net.label(self.pixels.floats(rows)) for rows in torch.split(rows_M, self.config.m1)]
-            )
+        is_own = self.config.bn_targets == "batch"
+        with torch.inference_mode(), batch_statistics(self.net) if is_own else nullcontext():
+            # Parts of equal size where an image's label depends on the others: none may be tiny.
+            n_parts = max(1, len(rows_M) // self.config.m1)
+            parts = torch.tensor_split(rows_M, n_parts) if is_own else torch.split(rows_M, self.config.m1)
+            found = torch.cat([self.net.label(self.pixels.floats(rows)) for rows in parts])
         # A copy made outside may take part in what is differentiated later.
         return found.clone()
 
