@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from selfsort.classic.umap import METHOD, UMAPConfig, cluster
+from selfsort.classic.umap import METHOD, UMAPConfig, cluster, embed
 from selfsort.errors import InvalidInput, MissingData
 from selfsort.metrics import accuracy
 from selfsort.types import F32, I64
@@ -40,3 +40,14 @@ def test_blobs_are_found_and_the_seed_decides(n_each: int) -> None:
     np.testing.assert_array_equal(first.labels, second.labels)
     if n_each == 25:
         assert accuracy(first.labels, truth) == 1.0
+
+
+def test_the_threads_of_everything_else_stay_as_they_were() -> None:
+    """Its loops set the number for the whole process, when they first run; trainings then wait for each other."""
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(1)
+        embed(np.random.default_rng(0).normal(size=(40, 5)).astype(np.float32), UMAPConfig(n_clusters=2), 0)
+        assert torch.get_num_threads() == 1
+    finally:
+        torch.set_num_threads(before)

@@ -56,10 +56,12 @@ def embed(features: F32, config: UMAPConfig, seed: int) -> F32:
         random_state=derive_seed(seed, "umap") % 2**32,
         n_jobs=1,
     )
+    n_threads = torch.get_num_threads()
     with warnings.catch_warnings():
         # On graphs that fall apart it warns at length and then does the right thing.
         warnings.simplefilter("ignore")
         embedding: F32 = np.ascontiguousarray(reducer.fit_transform(features), dtype=np.float32)
+    torch.set_num_threads(n_threads)  # its compiled loops set the number for the whole process
     return np.nan_to_num(embedding)
 
 
