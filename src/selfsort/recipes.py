@@ -128,16 +128,8 @@ _GAT: tuple[Recipe, ...] = (
         "cpu",
         "gatcluster",
         {
-            **{
-                "width": 0.25,
-                "m2": 128,
-                "repeats": 2,
-                "iterations": 150,
-                "eval_every": 25,
-                "lr": 0.002,
-                "n_restarts": 5,
-            },
-            **{"w_ea": 1.0, "bn_targets": "batch"},
+            **{"width": 0.25, "m2": 128, "repeats": 2, "iterations": 150, "eval_every": 25, "lr": 0.002},
+            **{"n_restarts": 5, "w_ea": 1.0, "bn_targets": "batch"},
             **{"rotate": 20.0, "translate": 0.15, "scale": (0.7, 1.3), "shear": 20.0, "augment_once": False},
         },
         "ours: a quarter of the channels, short, larger small batches, a third of EA, stronger changes; for all images",

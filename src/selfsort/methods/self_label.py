@@ -14,9 +14,9 @@ Where we differ from the papers:
 - Assignments are raised to a power: a softmax of cosines at a high temperature, as SeCu's, is never 90 % sure. Half of
   the images are made sure, at the start and after the warm-up, but then with no higher power than makes assignments the
   best forecast of the run's labels.
-- A network that repeats too few of the run's labels after the warm-up (`min_agreement`) has nothing to teach itself: it
-  would drift into a few easy clusters. Then the result is the run as it was, and a warning says so.
-- Batch normalisation takes the statistics for its answers from the images as they are, once per epoch: those of strong
+- A network that repeats too few of the run's labels after the warm-up (`min_agreement`) has nothing to teach itself.
+  Then the result is the run as it was, and a warning says so.
+- Batch normalisation takes the statistics for prediction from the images as they are, once per epoch: those of strong
   views would not fit them.
 - The learning rate is not published for SeCu; ours is 0.01, falling as a cosine.
 """
