@@ -366,6 +366,33 @@ class TestTraining:
         assert "--set entropy_weight=5" in advice
 
 
+class TestStarts:
+    CONFIG = replace(QUICK, starts=3, start_pools=2)
+
+    def test_the_steadiest_goes_on(self, pictures: Images) -> None:
+        taken = list(snapshots(pictures, self.CONFIG))
+        steady = [float(snapshot.event["steadiness"]) for snapshot in taken if "steadiness" in snapshot.event]
+        assert len(steady) == 3
+        assert taken[-1].event["start"] == 1 + int(np.argmax(steady))
+        # A start of start_pools pools has a snapshot before them.
+        assert [snapshot.step for snapshot in taken] == list(range(1, 2 * 3 + 7 + 1))
+
+    def test_from_every_snapshot(self, pictures: Images) -> None:
+        taken = [(snapshot, snapshot.state()) for snapshot in snapshots(pictures, self.CONFIG)]
+        last = taken[-1][0].result
+        assert last is not None
+        for _, state in taken[:-1]:
+            *_, again = snapshots(pictures, self.CONFIG, resume=state)
+            assert again.result is not None
+            np.testing.assert_array_equal(again.result.soft, last.soft)
+
+    def test_the_first_start_is_the_run_without_others(self, pictures: Images) -> None:
+        alone, among = list(snapshots(pictures, QUICK)), list(snapshots(pictures, self.CONFIG))
+        for one, other in zip(alone[:3], among[:3], strict=True):
+            np.testing.assert_array_equal(one.labels, other.labels)
+            assert one.event.get("loss") == other.event.get("loss")
+
+
 class TestModel:
     def test_layers(self, pictures: Images) -> None:
         model = restore(QUICK, result_of(pictures, QUICK).model, device=CPU)

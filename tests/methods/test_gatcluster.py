@@ -467,7 +467,13 @@ class TestHistory:
 
 class TestResume:
     @pytest.mark.parametrize(
-        "variant", [{}, {"augment_once": False, "entropy_batch": 50, "M": 25, "schedule": "cosine"}], ids=str
+        "variant",
+        [
+            {},
+            {"augment_once": False, "entropy_batch": 50, "M": 25, "schedule": "cosine"},
+            {"starts": 2, "start_iterations": 2},
+        ],
+        ids=str,
     )
     def test_from_every_snapshot(self, pictures: Images, variant: dict[str, Any]) -> None:
         config = replace(QUICK, **variant)

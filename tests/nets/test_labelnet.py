@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from selfsort.errors import InvalidInput
-from selfsort.nets.labelnet import Arch, Block, LabelNet, Plan, batch_statistics, plan_network, restrain
+from selfsort.nets.labelnet import Arch, Block, LabelNet, Plan, plan_network, restrain
 from selfsort.training import seeded_init
 
 
@@ -113,23 +113,3 @@ class TestNetwork:
     def test_pooled_features(self) -> None:
         net = network(plan_network(16, 16, "code", 2)).eval()
         assert net.pooled(torch.rand(3, 1, 16, 16)).shape == (3, 4)
-
-
-class TestBatchStatistics:
-    def test_they_are_used_and_not_learned(self) -> None:
-        net = network(plan_network(16, 16, "code", 2)).eval()
-        x = torch.rand(8, 1, 16, 16)
-        before = {name: value.clone() for name, value in net.state_dict().items()}
-        running = net(x)
-        with torch.inference_mode(), batch_statistics(net):
-            by_batch = net(x)
-        assert not torch.allclose(running, by_batch)
-        assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items())
-        torch.testing.assert_close(net(x), running)
-        torch.testing.assert_close(net.train()(x), by_batch.clone())
-
-    def test_modes_come_back_after_an_error(self) -> None:
-        net = network(plan_network(16, 16, "code", 2)).eval()
-        with pytest.raises(ZeroDivisionError), batch_statistics(net):
-            _ = 1 / 0
-        assert not any(module.training for module in net.modules())

@@ -18,7 +18,7 @@ Where we differ from the paper:
   normalisation uses the statistics of the batch for them (`bn_targets`), the learned ones for prediction (`bn_eval`).
 - Mini-batches of 128, the scripts' for MNIST; the paper has 32. Pools and batches are cut evenly, so none is tiny.
 - The scripts also multiply pixels by a constant while training; the first batch normalisation would undo it.
-- Off by default and not in the paper: the scripts' `aux_weight`, and `entropy_weight`, which is ours.
+- Off by default and not in the paper: the scripts' `aux_weight`, and `entropy_weight` and `starts`, which are ours.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ import itertools
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -38,7 +39,9 @@ from selfsort import distributed, training
 from selfsort.config import Config, setting
 from selfsort.data.augment import Affine, ChannelShift, Flip, Policy, Primitive, augment
 from selfsort.errors import InvalidInput
-from selfsort.nets.labelnet import LAYERS, LabelNet, batch_statistics, plan_network, restrain
+from selfsort.methods._starts import steadiness, train_steadiest
+from selfsort.nets.labelnet import LAYERS, LabelNet, plan_network, restrain
+from selfsort.nets.norm import batch_statistics
 from selfsort.types import F32, I64, Arrays, Assignment, Clustering, Images, Method, Snapshot, State
 
 # Cosines are kept away from 0 and 1: with rounding, log(1 - s) of an image with itself would be no number.
@@ -80,6 +83,8 @@ class DACConfig(Config):
     repeats: int = setting(1, "times each mini-batch is trained on in a row; 2 for other data than MNIST", "code")
     batch_size: int = setting(128, "images per step; the paper has 32", "code")
     lr: float = setting(0.001, "learning rate of RMSProp", "paper")
+    starts: int = setting(1, "random starts, of which the steadiest goes on; not in the paper", "ours")
+    start_pools: int = setting(10, "pools that each start is trained on, if there are several", "ours")
     bn_targets: Literal["batch", "running"] = setting("batch", "statistics for targets: the batch's or learned", "code")
     bn_eval: Literal["running", "batch"] = setting("running", "statistics for labels: learned, or the batch's (code)")
     rotate: float = setting(10.0, "turn training images by up to so many degrees", "code")
@@ -90,7 +95,7 @@ class DACConfig(Config):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("width", "epochs", "inner_epochs", "repeats"):
+        for name in ("width", "epochs", "inner_epochs", "repeats", "starts", "start_pools"):
             self.require(name, getattr(self, name) >= 1, "be at least 1")
         for name in ("pool_size", "batch_size"):
             self.require(name, getattr(self, name) >= 2, "be at least 2, for batch normalisation")
@@ -293,7 +298,7 @@ class _Run:
 
     def snapshot(self, phase: str, event: Mapping[str, Any], **rest: Any) -> Snapshot:
         self.step += 1
-        total = 1 + self.n_epochs * len(evenly(self.order, self.config.pool_size))
+        total = _n_snapshots(len(self.images), self.config)
         return Snapshot(self.step, total, self.labels, {"phase": phase, **event}, self.state, **rest)
 
     def evaluate(self) -> F32:
@@ -360,6 +365,34 @@ def train(
     images: Images, config: DACConfig, *, device: torch.device, seed: int, resume: State | None = None
 ) -> Iterator[Snapshot]:
     """Yield a snapshot for the start and each pool; the last pool of an epoch labels all images afresh."""
+    return train_steadiest(
+        partial(_train_once, images, config, device),
+        partial(_steadiness, images, config, device),
+        n_starts=config.starts,
+        n_steps=1 + config.start_pools,
+        n_total=_n_snapshots(len(images), config),
+        seed=seed,
+        resume=resume,
+    )
+
+
+def _n_snapshots(n_images: int, config: DACConfig) -> int:
+    return 1 + count_epochs(config) * len(evenly(torch.arange(n_images), config.pool_size))
+
+
+def _steadiness(images: Images, config: DACConfig, device: torch.device, state: State) -> float:
+    net = build_network(images.shape, config).to(device)
+    training.unpack_module("net", net, state.arrays)
+    net.eval()
+    policy = view_policy(config, images.shape[2])
+    return steadiness(
+        lambda x_BCHW: net(x_BCHW).argmax(dim=1), training.PixelTensor(images, device), policy, config.n_clusters
+    )
+
+
+def _train_once(
+    images: Images, config: DACConfig, device: torch.device, seed: int, resume: State | None
+) -> Iterator[Snapshot]:
     run = _Run(images, config, device, seed)
     if resume is None:
         yield run.snapshot("start", {}, history=_stage(run.evaluate()))

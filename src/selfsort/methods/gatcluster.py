@@ -18,6 +18,7 @@ Where we differ from the paper and its code:
 - The last iterate is the result; the released code keeps the best one by accuracy against the truth.
 - Cosines are kept within [1e-5, 1 - 1e-5], so that no pair weighs without bound.
 - Images that come gray are not mirrored unless asked for (`flip`); the paper has only colour photographs.
+- Off by default and ours: `bn_targets=batch`, `schedule=cosine`, `starts`.
 - Convolutions have no bias, which the batch normalisation behind each of them takes away.
 """
 
@@ -28,6 +29,7 @@ import math
 from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -39,8 +41,9 @@ from selfsort import distributed, training
 from selfsort.classic.kmeans import kmeans
 from selfsort.config import Config, setting
 from selfsort.data.augment import Affine, ColourJitter, Flip, Policy, augment
+from selfsort.methods._starts import steadiness, train_steadiest
 from selfsort.nets.attention import GATNet, LabelPath, Prepare, plan_network
-from selfsort.nets.labelnet import batch_statistics
+from selfsort.nets.norm import batch_statistics
 from selfsort.types import F32, Arrays, Assignment, Clustering, Images, Method, Snapshot, State
 
 _EPS = 1e-5
@@ -59,6 +62,8 @@ class GATClusterConfig(Config):
     repeats: int = setting(8, "passes of step 2 over each large batch", "code")
     iterations: int = setting(6000, "large batches in all", "code")
     eval_every: int = setting(5, "large batches between looks at all images", "code")
+    starts: int = setting(1, "random starts, of which the steadiest goes on; not in the paper", "ours")
+    start_iterations: int = setting(50, "large batches that each start is trained on, if there are several", "ours")
     lr: float = setting(1e-3, "learning rate of Adam", "paper")
     schedule: Literal["constant", "cosine"] = setting(
         "constant", "of the learning rate; cosine falls to 0", "paper; cosine ours"
@@ -105,7 +110,7 @@ class GATClusterConfig(Config):
         for name in ("M", "m2"):
             self.require(name, getattr(self, name) >= 2, "be at least 2, for batch normalisation")
         self.require("M", self.n_clusters <= self.M, f"be at least the number of clusters ({self.n_clusters})")
-        for name in ("m1", "repeats", "iterations", "eval_every", "n_restarts"):
+        for name in ("m1", "repeats", "iterations", "eval_every", "starts", "start_iterations", "n_restarts"):
             self.require(name, getattr(self, name) >= 1, "be at least 1")
         for name in ("lr", "width", "a0"):
             self.require(name, getattr(self, name) > 0, "be positive")
@@ -417,6 +422,34 @@ def train(
     images: Images, config: GATClusterConfig, *, device: torch.device, seed: int, resume: State | None = None
 ) -> Iterator[Snapshot]:
     """Yield a snapshot after every `eval_every` large batches."""
+    return train_steadiest(
+        partial(_train_once, images, config, device),
+        partial(_steadiness, images, config, device),
+        n_starts=config.starts,
+        n_steps=_n_snapshots(config.start_iterations, config),
+        n_total=_n_snapshots(config.iterations, config),
+        seed=seed,
+        resume=resume,
+    )
+
+
+def _n_snapshots(iterations: int, config: GATClusterConfig) -> int:
+    return -(-iterations // config.eval_every)
+
+
+def _steadiness(images: Images, config: GATClusterConfig, device: torch.device, state: State) -> float:
+    net = build_network(images.shape, config).to(device)
+    training.unpack_module("net", net, state.arrays)
+    net.eval()
+    policy = view_policy(config, images.shape[2])
+    return steadiness(
+        lambda x_BCHW: net.label(x_BCHW).argmax(dim=1), training.PixelTensor(images, device), policy, config.n_clusters
+    )
+
+
+def _train_once(
+    images: Images, config: GATClusterConfig, device: torch.device, seed: int, resume: State | None
+) -> Iterator[Snapshot]:
     run = _Run(images, config, device, seed)
     if resume is not None:
         run.load(resume)
@@ -429,7 +462,7 @@ def train(
             event["mean_delta"] = float(seen.parameters[:, 2].mean())
         yield Snapshot(
             step=run.step,
-            total=-(-config.iterations // config.eval_every),
+            total=_n_snapshots(config.iterations, config),
             labels=seen.soft.argmax(axis=1).astype(np.int64),
             event=event,
             state=run.state,

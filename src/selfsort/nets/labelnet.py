@@ -10,8 +10,7 @@ Shape letters: B batch, C channels, H x W pixels, D pooled features, K clusters.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -164,19 +163,3 @@ def _head(n_clusters: int, *, is_cut_off: bool) -> list[nn.Module]:
         nn.init.zeros_(linear.bias)
         layers += [linear, nn.BatchNorm1d(n_clusters), nn.ReLU(inplace=True) if is_cut else nn.Identity()]
     return layers
-
-
-@contextmanager
-def batch_statistics(net: nn.Module) -> Iterator[None]:
-    """Let batch normalisation use the statistics of the batch at hand, without learning them."""
-    norms = [module for module in net.modules() if isinstance(module, nn.BatchNorm1d | nn.BatchNorm2d)]
-    was_training = [norm.training for norm in norms]
-    for norm in norms:
-        norm.train()
-        norm.track_running_stats = False
-    try:
-        yield
-    finally:
-        for norm, mode in zip(norms, was_training, strict=True):
-            norm.train(mode)
-            norm.track_running_stats = True
