@@ -31,6 +31,7 @@ from selfsort.methods.gatcluster import (
     view_policy,
 )
 from selfsort.metrics.external import accuracy
+from selfsort.nets.norm import batch_statistics
 from selfsort.types import Clustering, Images, Snapshot, State
 
 CPU = torch.device("cpu")
@@ -465,13 +466,27 @@ class TestHistory:
         assert fitted.soft[first, 0] == fitted.soft[:, 0].max()
 
 
+class TestStatistics:
+    def test_unchanged_images_may_give_them(self, pictures: Images) -> None:
+        """Then predicting by them is predicting by the statistics of the pictures at hand, all in one batch here."""
+        config = replace(QUICK, m1=60, bn_eval="unchanged")
+        model = restore(config, result_of(pictures, config).model, device=CPU)
+        net, x = model.network(), torch.from_numpy(pictures.pixels).permute(0, 3, 1, 2) / 255
+        with torch.inference_mode(), batch_statistics(net):
+            expected = net(x)[0]
+        # The batch's variance divides by n, the learned one by n - 1.
+        np.testing.assert_allclose(model.apply(pictures).soft, expected, atol=0.02)
+        learned = restore(QUICK, result_of(pictures, replace(QUICK, m1=60)).model, device=CPU)
+        assert not np.allclose(learned.apply(pictures).soft, expected, atol=0.02)
+
+
 class TestResume:
     @pytest.mark.parametrize(
         "variant",
         [
             {},
             {"augment_once": False, "entropy_batch": 50, "M": 25, "schedule": "cosine"},
-            {"starts": 2, "start_iterations": 2},
+            {"starts": 2, "start_iterations": 2, "bn_eval": "unchanged"},
         ],
         ids=str,
     )

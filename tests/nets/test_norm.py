@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from selfsort.nets.norm import batch_statistics
+from selfsort.nets.norm import batch_statistics, refresh_statistics
 
 
 def network() -> nn.Module:
@@ -29,3 +29,33 @@ class TestBatchStatistics:
         with pytest.raises(ZeroDivisionError), batch_statistics(net):
             _ = 1 / 0
         assert not any(module.training for module in net.modules())
+
+
+class TestRefreshStatistics:
+    def test_they_are_the_mean_over_the_batches(self) -> None:
+        net = nn.Sequential(nn.BatchNorm1d(2)).eval()
+        first, second = torch.tensor([[0.0, 4.0], [2.0, 8.0]]), torch.tensor([[4.0, 0.0], [4.0, 2.0]])
+        refresh_statistics(net, [first, second])
+        norm = net[0]
+        # Means 1, 6 and 4, 1; variances (of a sample) 2, 8 and 0, 2.
+        torch.testing.assert_close(norm.running_mean, torch.tensor([2.5, 3.5]))
+        torch.testing.assert_close(norm.running_var, torch.tensor([1.0, 5.0]))
+        assert not norm.training
+        assert norm.momentum == 0.1
+
+    def test_the_past_is_forgotten(self) -> None:
+        net, x = network().train(), torch.rand(8, 1, 16, 16)
+        net(100 * x)
+        net.eval()
+        refresh_statistics(net, [x])
+        once = net(x)
+        net.train()(-7 * x)
+        refresh_statistics(net.eval(), [x])
+        torch.testing.assert_close(net(x), once)
+
+    def test_training_goes_on_afterwards(self) -> None:
+        net, x = network(), torch.rand(8, 1, 16, 16)
+        refresh_statistics(net, [x])
+        net.train()(x).sum().backward()
+        assert all(parameter.grad is not None for parameter in net.parameters())
+        assert net(x).requires_grad

@@ -18,7 +18,7 @@ Where we differ from the paper and its code:
 - The last iterate is the result; the released code keeps the best one by accuracy against the truth.
 - Cosines are kept within [1e-5, 1 - 1e-5], so that no pair weighs without bound.
 - Images that come gray are not mirrored unless asked for (`flip`); the paper has only colour photographs.
-- Off by default and ours: `bn_targets=batch`, `schedule=cosine`, `starts`.
+- Off by default and ours: `bn_targets=batch`, `bn_eval=unchanged`, `schedule=cosine`, `starts`.
 - Convolutions have no bias, which the batch normalisation behind each of them takes away.
 """
 
@@ -43,13 +43,15 @@ from selfsort.config import Config, setting
 from selfsort.data.augment import Affine, ColourJitter, Flip, Policy, augment
 from selfsort.methods._starts import steadiness, train_steadiest
 from selfsort.nets.attention import GATNet, LabelPath, Prepare, plan_network
-from selfsort.nets.norm import batch_statistics
+from selfsort.nets.norm import batch_statistics, refresh_statistics
 from selfsort.types import F32, Arrays, Assignment, Clustering, Images, Method, Snapshot, State
 
 _EPS = 1e-5
 """In norms, balancing denominators, and under every logarithm (released code)."""
 # Kept for the figures: images of a stage, images of each cluster whose attention is shown.
 _N_KEPT, _N_EXAMPLES = 1000, 4
+# Images that the statistics of unchanged images are taken from.
+_N_MEASURED = 4000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,6 +83,9 @@ class GATClusterConfig(Config):
     n_restarts: int = setting(20, "starts of k-means in step 1", "code")
     bn_targets: Literal["running", "batch"] = setting(
         "running", "statistics for targets: learned ones, or those of the m1 images at hand", "code; batch ours"
+    )
+    bn_eval: Literal["learned", "unchanged"] = setting(
+        "learned", "statistics for labels: learned from changed images, or taken from unchanged ones", "code; ours"
     )
     min_share: float = setting(0.1, "smallest cluster of k-means that is trusted, as a share of M / k", "code")
     arch: Literal["auto", "stl", "dog-96", "dog-128", "cifar", "small"] = setting(
@@ -325,6 +330,14 @@ class _Run:
         """Return changed copies of images, gray where the network wants gray."""
         return self.net.prepare.grey(augment(self.pixels.floats(rows_B), self.policy, self.views))
 
+    def unchanged_batches(self) -> Iterator[Tensor]:
+        """Walk over some images as they are, in parts of equal size."""
+        rows = torch.randperm(len(self.images), generator=training.torch_generator(self.seed, "statistics"))[
+            :_N_MEASURED
+        ]
+        for part in torch.tensor_split(rows, max(1, len(rows) // self.config.m1)):
+            yield self.pixels.floats(part)
+
     def prepare_pool(self, iteration: int) -> Pool:
         """Step 1: targets of a large batch, and its changed images."""
         config, rows_M = self.config, self.large_batch(iteration)
@@ -455,6 +468,8 @@ def _train_once(
         run.load(resume)
     while run.iteration < config.iterations:
         event = run.learn()
+        if config.bn_eval == "unchanged":
+            refresh_statistics(run.net, run.unchanged_batches())
         is_last = run.iteration >= config.iterations
         seen = look(run.net, images, device)
         event["sureness"] = float(seen.soft.max(axis=1).mean())

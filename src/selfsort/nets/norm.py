@@ -1,17 +1,18 @@
-"""Batch normalisation by the batch at hand, outside of training."""
+"""Batch normalisation outside of training: by the batch at hand, or by statistics taken afresh."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 
 @contextmanager
 def batch_statistics(net: nn.Module) -> Iterator[None]:
     """Let batch normalisation use the statistics of the batch at hand, without learning them."""
-    norms = [module for module in net.modules() if isinstance(module, nn.BatchNorm1d | nn.BatchNorm2d)]
+    norms = _norms(net)
     was_training = [norm.training for norm in norms]
     for norm in norms:
         norm.train()
@@ -22,3 +23,27 @@ def batch_statistics(net: nn.Module) -> Iterator[None]:
         for norm, mode in zip(norms, was_training, strict=True):
             norm.train(mode)
             norm.track_running_stats = True
+
+
+def refresh_statistics(net: nn.Module, batches: Iterable[Tensor]) -> None:
+    """Replace the learned statistics of batch normalisation by the mean over these batches.
+
+    What is learned in training are the statistics of the training images. Where those were changed on purpose, turned
+    and shrunk, they are wrong for the images themselves.
+    """
+    norms = _norms(net)
+    before = [(norm.training, norm.momentum) for norm in norms]
+    for norm in norms:
+        norm.reset_running_stats()
+        norm.train()
+        norm.momentum = None  # torch's word for a plain average over all batches
+    with torch.inference_mode():
+        for x in batches:
+            net(x)
+    for norm, (was_training, momentum) in zip(norms, before, strict=True):
+        norm.train(was_training)
+        norm.momentum = momentum
+
+
+def _norms(net: nn.Module) -> list[nn.BatchNorm1d | nn.BatchNorm2d]:
+    return [module for module in net.modules() if isinstance(module, nn.BatchNorm1d | nn.BatchNorm2d)]
