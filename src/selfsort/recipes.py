@@ -36,6 +36,7 @@ class Choice:
 _DBC_SOURCE = "Li, Qiao, Zhang, Xi 2018: the network; the training settings are not stated, ours are the defaults"
 
 _DBC_MOVED: dict[str, Any] = {"rotate": 10.0, "translate": 0.1}
+_DBC_RESTORED: dict[str, Any] = _DBC_MOVED | {"zoom": 0.1, "restore": True}
 
 _DBC: tuple[Recipe, ...] = (
     *(
@@ -56,6 +57,15 @@ _DBC: tuple[Recipe, ...] = (
             "not in the paper: images turned and moved a little, after Guo et al. 2018 (DEC-DA)",
         )
         for method, settings in (("dbc", _DBC_MOVED | {"rec_weight": 0.005}), ("fcae-kmeans", _DBC_MOVED))
+    ),
+    *(
+        Recipe(
+            "restored",
+            method,
+            settings,
+            "ours: the auto-encoder rebuilds images as they were before they were turned, moved and stretched",
+        )
+        for method, settings in (("dbc", _DBC_RESTORED | {"rec_weight": 0.005}), ("fcae-kmeans", _DBC_RESTORED))
     ),
 )
 

@@ -72,6 +72,7 @@ class TestSettings:
             ({"stop": -0.1}, "stop must be at least 0"),
             ({"noise": 1.0}, "noise must be at least 0 and below 1"),
             ({"rotate": -1.0}, "rotate must be at least 0"),
+            ({"zoom": 1.0}, "zoom must be at least 0 and below 1"),
             ({"ae_epochs": -1}, "ae_epochs must be at least 0"),
             ({"n_j": "sum"}, "n_j must be boosted or soft or constant; got 'sum'"),
             ({"ae_init": "none"}, "ae_init must be full or half or random"),
@@ -292,6 +293,7 @@ class TestTraining:
             {"feature_scale": 0.3},
             {"noise": 0.2},
             {"rotate": 5.0, "translate": 0.05},
+            {"rotate": 5.0, "translate": 0.05, "zoom": 0.05, "restore": True, "rec_weight": 0.005},
             {"arch": "usps", "v": 2.0},
         ],
         ids=str,
@@ -300,6 +302,23 @@ class TestTraining:
         images, truth = shapes(15, size=16, seed=0)
         config = replace(QUICK, ae_epochs=8, **variant)
         assert accuracy(result_of(images, config).labels, truth) == 1.0
+
+    @pytest.mark.parametrize("restore", [False, True])
+    def test_what_is_rebuilt(self, pictures: Images, restore: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+        wanted: list[Tensor] = []
+
+        def remember(x_BCHW: Tensor, again_BCHW: Tensor) -> Tensor:
+            wanted.append(x_BCHW)
+            return (x_BCHW - again_BCHW).square().mean()
+
+        monkeypatch.setattr(dbc, "reconstruction_loss", remember)
+        config = replace(QUICK, ae_epochs=1, epochs=1, translate=0.2, zoom=0.1, restore=restore, rec_weight=0.1)
+        result_of(pictures, config)
+        originals = {image.tobytes() for image in pictures.pixels}
+        rebuilt = torch.cat(wanted).mul(255).round().to(torch.uint8).permute(0, 2, 3, 1).contiguous().numpy()
+        is_original = np.array([image.tobytes() in originals for image in rebuilt])
+        assert len(is_original) == 2 * len(pictures)  # both stages
+        assert is_original.all() if restore else is_original.mean() < 0.1
 
     def test_random_initialisation_has_no_first_stage(self, pictures: Images) -> None:
         first, *_ = snapshots(pictures, replace(QUICK, ae_init="random"))

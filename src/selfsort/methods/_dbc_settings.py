@@ -31,6 +31,8 @@ class FCAEConfig(Config):
     noise: float = setting(0.0, "share of the pixels blacked out in stage I, as denoising auto-encoders do")
     rotate: float = setting(0.0, "turn training images at random by up to so many degrees, in both stages")
     translate: float = setting(0.0, "move training images at random by up to this share of the side, in both stages")
+    zoom: float = setting(0.0, "stretch each axis of training images by up to this share, in both stages")
+    restore: bool = setting(False, "rebuild images as they were before they were turned, moved and stretched")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -39,7 +41,8 @@ class FCAEConfig(Config):
         self.require("batch_size", self.batch_size >= 2, "be at least 2, for batch normalisation")
         for name in ("ae_lr", "v", "feature_scale"):
             self.require(name, getattr(self, name) > 0, "be positive")
-        self.require("noise", 0 <= self.noise < 1, "be at least 0 and below 1")
+        for name in ("noise", "zoom"):
+            self.require(name, 0 <= getattr(self, name) < 1, "be at least 0 and below 1")
         for name in ("rotate", "translate"):
             self.require(name, getattr(self, name) >= 0, "be at least 0")
 

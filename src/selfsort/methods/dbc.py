@@ -293,11 +293,12 @@ def _empty_warning(n_empty: int) -> tuple[str, ...]:
 
 
 def _varied(x_BCHW: Tensor, run: _Run) -> Tensor:
-    """Turn and move every image a little, if asked for."""
+    """Turn, move and stretch every image a little, if asked for."""
     config = run.config
-    if not (config.rotate or config.translate):
+    if not (config.rotate or config.translate or config.zoom):
         return x_BCHW
-    return Affine(rotate=config.rotate, translate=config.translate)(x_BCHW, run.corrupting)
+    zoom = (1 - config.zoom, 1 + config.zoom)
+    return Affine(rotate=config.rotate, translate=config.translate, zoom=zoom)(x_BCHW, run.corrupting)
 
 
 def _with_noise(x_BCHW: Tensor, run: _Run) -> Tensor:
@@ -316,10 +317,11 @@ def _reconstruct(run: _Run) -> tuple[Tensor, training.EpochStats]:
     def step(batch_B: Tensor) -> Tensor | None:
         if len(batch_B) < 2:  # batch normalisation needs two
             return None
-        x_BCHW = _varied(pixels.floats(batch_B), run)
-        z_BD, again_BCHW = net(_with_noise(x_BCHW, run))
+        x_BCHW = pixels.floats(batch_B)
+        varied_BCHW = _varied(x_BCHW, run)
+        z_BD, again_BCHW = net(_with_noise(varied_BCHW, run))
         seen_ND[batch_B.to(run.device)] = z_BD.detach()
-        return reconstruction_loss(x_BCHW, again_BCHW)
+        return reconstruction_loss(x_BCHW if run.config.restore else varied_BCHW, again_BCHW)
 
     set_rate(run.optimizer, run.config.ae_lr, run.ae_epoch / run.config.full_epochs(len(pixels)))
     what = f"stage 1, epoch {run.ae_epoch + 1} of {run.n_first}"
@@ -345,11 +347,13 @@ def _learn_target(run: _Run, config: DBCConfig, r_NK: Tensor) -> training.EpochS
     def step(batch_B: Tensor) -> Tensor | None:
         if len(batch_B) < 2 and not config.freeze_bn:
             return None
-        x_BCHW = _varied(pixels.floats(batch_B), run)
-        z_BD, again_BCHW = net(x_BCHW) if config.rec_weight else (net.encoder(x_BCHW), None)
+        x_BCHW = pixels.floats(batch_B)
+        varied_BCHW = _varied(x_BCHW, run)
+        z_BD, again_BCHW = net(varied_BCHW) if config.rec_weight else (net.encoder(varied_BCHW), None)
         loss = kl_loss(r_NK[batch_B].to(run.device), log_scores(config.feature_scale * z_BD, run.mu, config.v))
         if again_BCHW is not None:
-            loss = loss + config.rec_weight * reconstruction_loss(x_BCHW, again_BCHW)
+            wanted_BCHW = x_BCHW if config.restore else varied_BCHW
+            loss = loss + config.rec_weight * reconstruction_loss(wanted_BCHW, again_BCHW)
         return loss
 
     set_rate(run.optimizer, config.lr, run.epoch / run.n_second)
