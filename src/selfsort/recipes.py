@@ -140,10 +140,10 @@ _GAT: tuple[Recipe, ...] = (
         {
             **{"width": 0.25, "m2": 128, "repeats": 2, "iterations": 150, "eval_every": 25, "lr": 0.002},
             **{"n_restarts": 5, "w_ea": 1.0, "bn_targets": "batch", "bn_eval": "unchanged"},
-            **{"starts": 8, "start_iterations": 25},
+            **{"starts": 6, "start_iterations": 50},
             **{"rotate": 20.0, "translate": 0.15, "scale": (0.7, 1.3), "shear": 20.0, "augment_once": False},
         },
-        "ours: a quarter of the channels, short, the best of eight starts, a third of EA, stronger changes",
+        "ours: a quarter of the channels, short, the best of six starts, a third of EA, stronger changes",
         is_cpu_sized=True,
     ),
 )
