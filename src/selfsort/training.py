@@ -211,6 +211,12 @@ def half_cosine(progress: float) -> float:
     return 0.5 * (1 + math.cos(math.pi * min(progress, 1.0)))
 
 
+def set_rate(optimizer: torch.optim.Optimizer, lr: float, progress: float) -> None:
+    """Lower the learning rate along half a cosine, from `lr` at 0 to nothing at 1."""
+    for group in optimizer.param_groups:
+        group["lr"] = lr * half_cosine(progress)
+
+
 def pack_module(prefix: str, module: nn.Module) -> Arrays:
     """Name every parameter and buffer of a network for a safetensors file."""
     return {f"{prefix}.{name}": to_numpy(value) for name, value in module.state_dict().items()}

@@ -366,6 +366,17 @@ class TestTraining:
         assert "--set entropy_weight=5" in advice
 
 
+class TestSchedule:
+    @pytest.mark.parametrize(("schedule", "expected"), [("constant", 0.001), ("cosine", 0.0005)])
+    def test_the_rate_may_fall(
+        self, pictures: Images, schedule: Literal["constant", "cosine"], expected: float
+    ) -> None:
+        run = dac._Run(pictures, replace(QUICK, schedule=schedule), CPU, seed=0)
+        run.epoch = 1  # of two
+        run.learn_pool(run.order[:20], Thresholds(0.95, 0.45))
+        assert run.optimizer.param_groups[0]["lr"] == pytest.approx(expected)
+
+
 class TestStarts:
     CONFIG = replace(QUICK, starts=3, start_pools=2)
 

@@ -83,6 +83,9 @@ class DACConfig(Config):
     repeats: int = setting(1, "times each mini-batch is trained on in a row; 2 for other data than MNIST", "code")
     batch_size: int = setting(128, "images per step; the paper has 32", "code")
     lr: float = setting(0.001, "learning rate of RMSProp", "paper")
+    schedule: Literal["constant", "cosine"] = setting(
+        "constant", "of the learning rate; cosine falls to 0", "code; cosine ours"
+    )
     starts: int = setting(1, "random starts, of which the steadiest goes on; not in the paper", "ours")
     start_pools: int = setting(10, "pools that each start is trained on, if there are several", "ours")
     bn_targets: Literal["batch", "running"] = setting("batch", "statistics for targets: the batch's or learned", "code")
@@ -353,6 +356,8 @@ class _Run:
             for batch in itertools.repeat(part, config.repeats)
         )
         n_pools = len(evenly(self.order, config.pool_size))
+        if config.schedule == "cosine":
+            training.set_rate(self.optimizer, config.lr, (self.epoch + self.pool / n_pools) / self.n_epochs)
         what = f"epoch {self.epoch + 1} of {self.n_epochs}, pool {self.pool + 1} of {n_pools}"
         total = n * config.inner_epochs * config.repeats
         stats = training.run_epoch(step, batches, self.optimizer, what=what, total=total)

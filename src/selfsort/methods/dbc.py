@@ -125,12 +125,6 @@ def score_all(features: F32, mu_KD: Tensor, v: float) -> Tensor:
         return torch.cat([log_scores(block, mu_KD.cpu(), v) for block in torch.split(torch.from_numpy(features), 1024)])
 
 
-def set_rate(optimizer: torch.optim.Optimizer, lr: float, progress: float) -> None:
-    """Lower the learning rate along half a cosine, from `lr` at 0 to nothing at 1."""
-    for group in optimizer.param_groups:
-        group["lr"] = lr * training.half_cosine(progress)
-
-
 # --- training ------------------------------------------------------------------------------------------------------
 
 
@@ -323,7 +317,7 @@ def _reconstruct(run: _Run) -> tuple[Tensor, training.EpochStats]:
         seen_ND[batch_B.to(run.device)] = z_BD.detach()
         return reconstruction_loss(x_BCHW if run.config.restore else varied_BCHW, again_BCHW)
 
-    set_rate(run.optimizer, run.config.ae_lr, run.ae_epoch / run.config.full_epochs(len(pixels)))
+    training.set_rate(run.optimizer, run.config.ae_lr, run.ae_epoch / run.config.full_epochs(len(pixels)))
     what = f"stage 1, epoch {run.ae_epoch + 1} of {run.n_first}"
     distributed.own_stream(run.corrupting)
     stats = training.run_epoch(step, run.batches(), run.optimizer, what=what, total=len(pixels))
@@ -356,7 +350,7 @@ def _learn_target(run: _Run, config: DBCConfig, r_NK: Tensor) -> training.EpochS
             loss = loss + config.rec_weight * reconstruction_loss(wanted_BCHW, again_BCHW)
         return loss
 
-    set_rate(run.optimizer, config.lr, run.epoch / run.n_second)
+    training.set_rate(run.optimizer, config.lr, run.epoch / run.n_second)
     what = f"stage 2, epoch {run.epoch + 1} of at most {run.n_second}"
     distributed.own_stream(run.corrupting)
     stats = training.run_epoch(step, run.batches(), run.optimizer, what=what, total=len(pixels))

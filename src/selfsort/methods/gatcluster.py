@@ -373,8 +373,7 @@ class _Run:
             self.pool = self.prepare_pool(iteration)
             self.n_guarded += self.pool.is_guarded
             if self.config.schedule == "cosine":
-                for group in self.optimizer.param_groups:
-                    group["lr"] = self.config.lr * training.half_cosine(iteration / self.config.iterations)
+                training.set_rate(self.optimizer, self.config.lr, iteration / self.config.iterations)
             self.net.train()
             order = training.torch_generator(self.seed, f"order {iteration}")
             for _ in range(self.config.repeats):
