@@ -58,7 +58,7 @@ def run() -> dict[str, float]:
 
     def ours_second() -> None:
         log_s = state.log_scores(state.encode())
-        dbc._learn_target(state, config, dbc.boost(log_s, config.alpha, config.n_j).r)
+        dbc._learn_target(state, config, dbc.boost(log_s, config.alpha, config.n_j).r, is_still=False)
 
     return {"fcae_epoch_overhead": first, "dbc_epoch_overhead": _ratio(ours_second, bare_second)}
 

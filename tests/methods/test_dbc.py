@@ -73,6 +73,7 @@ class TestSettings:
             ({"stop": -0.1}, "stop must be at least 0"),
             ({"noise": 1.0}, "noise must be at least 0 and below 1"),
             ({"rotate": -1.0}, "rotate must be at least 0"),
+            ({"still_share": 1.5}, "still_share must be between 0 and 1"),
             ({"zoom": 1.0}, "zoom must be at least 0 and below 1"),
             ({"ae_epochs": -1}, "ae_epochs must be at least 0"),
             ({"n_j": "sum"}, "n_j must be boosted or soft or constant; got 'sum'"),
@@ -294,7 +295,7 @@ class TestTraining:
             {"feature_scale": 0.3},
             {"noise": 0.2},
             {"rotate": 5.0, "translate": 0.05},
-            {"rotate": 5.0, "translate": 0.05, "zoom": 0.05, "restore": True, "rec_weight": 0.005},
+            {"rotate": 5.0, "translate": 0.05, "zoom": 0.05, "restore": True, "still_share": 0.4},
             {"arch": "usps", "v": 2.0},
         ],
         ids=str,
@@ -320,6 +321,23 @@ class TestTraining:
         is_original = np.array([image.tobytes() in originals for image in rebuilt])
         assert len(is_original) == 2 * len(pictures)  # both stages
         assert is_original.all() if restore else is_original.mean() < 0.1
+
+    def test_images_may_be_left_still_at_first(self, pictures: Images, monkeypatch: pytest.MonkeyPatch) -> None:
+        seen: list[int] = []
+
+        def remember(x_BCHW: Tensor, run: dbc._Run) -> Tensor:
+            seen.append(run.epoch)
+            return x_BCHW
+
+        monkeypatch.setattr(dbc, "_varied", remember)
+        config = replace(QUICK, ae_init="random", epochs=5, still_share=0.4, translate=0.1)
+        # So slow that no label changes: the labels' rest must not end what has not yet begun.
+        taken = list(snapshots(pictures, replace(config, lr=1e-9)))
+        assert set(seen) == {2}
+        assert taken[-1].event["changed"] == 0
+        seen.clear()
+        assert len(list(snapshots(pictures, replace(config, lr=0.02, epochs=5)))) >= 4
+        assert min(seen) == 2
 
     def test_random_initialisation_has_no_first_stage(self, pictures: Images) -> None:
         first, *_ = snapshots(pictures, replace(QUICK, ae_init="random"))

@@ -72,6 +72,7 @@ class DBCConfig(FCAEConfig):
     epochs: int = setting(0, "passes over the images in stage II, at most; 0: enough for 6,000 steps, but 20 to 100")
     lr: float = setting(1e-3, "learning rate of Adam in stage II, where it begins; it falls to 0 along a cosine")
     stop: float = setting(0.001, "end when a smaller share of the labels changes in an epoch; 0: when none does")
+    still_share: float = setting(0.0, "share of stage II before images are turned, moved and stretched there")
     freeze_bn: bool = setting(True, "keep the statistics of batch normalisation in stage II")
     rec_weight: float = setting(0.0, "weight of the reconstruction in stage II; above 0 the decoder stays (DCEC)")
 
@@ -81,6 +82,7 @@ class DBCConfig(FCAEConfig):
             self.require(name, getattr(self, name) > 0, "be positive")
         for name in ("epochs", "stop", "rec_weight"):
             self.require(name, getattr(self, name) >= 0, "be at least 0")
+        self.require("still_share", 0 <= self.still_share <= 1, "be between 0 and 1")
 
     def second_epochs(self, n_images: int) -> int:
         """Epochs of stage II if the labels never rest."""

@@ -253,13 +253,14 @@ def _sharpen(run: _Run, config: DBCConfig, features: F32) -> Iterator[Snapshot]:
     log_s_NK, is_last = run.log_scores(features), False
     while not is_last:
         target = boost(log_s_NK, config.alpha, config.n_j)
-        stats = _learn_target(run, config, target.r)
+        is_still = run.epoch < config.still_share * run.n_second
+        stats = _learn_target(run, config, target.r, is_still=is_still)
         run.epoch += 1
         features = run.encode()
         log_s_NK = run.log_scores(features)
         before, run.labels = run.labels, log_s_NK.argmax(dim=1).numpy()
         changed = float(np.mean(before != run.labels))
-        is_last = run.epoch >= run.n_second or _has_settled(changed, config.stop)
+        is_last = run.epoch >= run.n_second or (_has_settled(changed, config.stop) and not is_still)
         yield run.snapshot(
             "boost",
             {**_named(stats, "kl"), "changed": changed, "empty_clusters": target.n_empty},
@@ -334,15 +335,19 @@ def _place_centres(run: _Run, features: F32, seed: int) -> float:
     return fitted.inertia
 
 
-def _learn_target(run: _Run, config: DBCConfig, r_NK: Tensor) -> training.EpochStats:
-    """Stage II, one epoch: the target stays what it is while the scores move towards it."""
+def _learn_target(run: _Run, config: DBCConfig, r_NK: Tensor, *, is_still: bool) -> training.EpochStats:
+    """Stage II, one epoch: the target stays what it is while the scores move towards it.
+
+    `is_still` leaves the images as they are. A moved image gets softer scores; as long as all scores are soft, that
+    outweighs the boosting and they become equal.
+    """
     net, pixels = run.net.train(not config.freeze_bn), training.PixelTensor(run.images, run.device)
 
     def step(batch_B: Tensor) -> Tensor | None:
         if len(batch_B) < 2 and not config.freeze_bn:
             return None
         x_BCHW = pixels.floats(batch_B)
-        varied_BCHW = _varied(x_BCHW, run)
+        varied_BCHW = x_BCHW if is_still else _varied(x_BCHW, run)
         z_BD, again_BCHW = net(varied_BCHW) if config.rec_weight else (net.encoder(varied_BCHW), None)
         loss = kl_loss(r_NK[batch_B].to(run.device), log_scores(config.feature_scale * z_BD, run.mu, config.v))
         if again_BCHW is not None:
