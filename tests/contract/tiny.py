@@ -9,8 +9,14 @@ TINY: dict[str, dict[str, Any]] = {
     "fcae-kmeans": {"ae_epochs": 2, "batch_size": 12, "n_restarts": 2},
     "dbc": {"ae_epochs": 2, "epochs": 3, "batch_size": 12, "n_restarts": 2, "lr": 0.01},
     "dec": {"ae_epochs": 2, "epochs": 2, "batch_size": 12, "n_restarts": 2},
-    "dac": {"epochs": 2, "width": 4, "pool_size": 12, "batch_size": 6, "inner_epochs": 2},
-    "gatcluster": {"M": 40, "m2": 12, "repeats": 1, "iterations": 3, "eval_every": 1, "width": 0.1, "n_restarts": 2},
+    "dac": {
+        **{"epochs": 2, "width": 4, "pool_size": 12, "batch_size": 6, "inner_epochs": 2},
+        **{"starts": 2, "start_pools": 1},
+    },
+    "gatcluster": {
+        **{"M": 40, "m2": 12, "repeats": 1, "iterations": 3, "eval_every": 1, "width": 0.1, "n_restarts": 2},
+        **{"starts": 2, "start_iterations": 1, "bn_eval": "unchanged"},
+    },
     "secu": {
         **{"arch": "small", "width": 8, "dim": 16, "n_heads": 2, "epochs": 4, "warmup": 1, "batch_size": 12},
         **{"lr": 0.02, "centre_lr": 0.1, "lam_x": 0.2, "lam_w": 0.2, "crop_min": 0.9, "blur": 0.0, "solarise": 0.0},

@@ -17,7 +17,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from selfsort import training
+from selfsort import distributed, training
 from selfsort.data.augment import Policy, augment
 from selfsort.types import Snapshot, State
 
@@ -54,7 +54,9 @@ def steadiness(
             torch.cat([label(augment(pixels.floats(idx), policy, chance)) for idx in torch.split(rows, _BLOCK)])
             for _ in range(2)
         )
-    return mutual_information(first, second, n_clusters)
+    found = mutual_information(first, second, n_clusters)
+    # Processes that share a training must prefer the same start, also where their machines round differently.
+    return float(distributed.average(torch.tensor(found, device=pixels.device)))
 
 
 @dataclass(frozen=True, eq=False)

@@ -386,7 +386,8 @@ def _n_snapshots(n_images: int, config: DACConfig) -> int:
 
 
 def _steadiness(images: Images, config: DACConfig, device: torch.device, state: State) -> float:
-    net = build_network(images.shape, config).to(device)
+    with training.seeded_init(0):
+        net = build_network(images.shape, config).to(device)
     training.unpack_module("net", net, state.arrays)
     net.eval()
     policy = view_policy(config, images.shape[2])
