@@ -65,7 +65,10 @@ _DBC: tuple[Recipe, ...] = (
             settings,
             "ours: the auto-encoder rebuilds images as they were before they were turned, moved and stretched",
         )
-        for method, settings in (("dbc", _DBC_RESTORED | {"still_share": 0.1}), ("fcae-kmeans", _DBC_RESTORED))
+        for method, settings in (
+            ("dbc", _DBC_RESTORED | {"alpha": 4.0, "still_share": 0.1}),
+            ("fcae-kmeans", _DBC_RESTORED),
+        )
     ),
 )
 
