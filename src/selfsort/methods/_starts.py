@@ -13,15 +13,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from selfsort import distributed, training
 from selfsort.data.augment import Policy, augment
-from selfsort.types import Snapshot, State
+from selfsort.types import Images, Snapshot, State
 
 _N_JUDGED, _BLOCK = 4000, 200
+
+Net = TypeVar("Net", bound=nn.Module)
 
 Begin = Callable[[int, State | None], Iterator[Snapshot]]
 """A method's training, given a seed and the state to go on from."""
@@ -57,6 +60,30 @@ def steadiness(
     found = mutual_information(first, second, n_clusters)
     # Processes that share a training must prefer the same start, also where their machines round differently.
     return float(distributed.average(torch.tensor(found, device=pixels.device)))
+
+
+def judge_by(
+    build: Callable[[], Net],
+    label: Callable[[Net, Tensor], Tensor],
+    images: Images,
+    policy: Policy,
+    n_clusters: int,
+    device: torch.device,
+) -> Callable[[State], float]:
+    """Return what tells the steadiness of a saved state.
+
+    `build` makes the network the state belongs to, `label` takes it and images to scores (B, K).
+    """
+
+    def judge(state: State) -> float:
+        with training.seeded_init(0):
+            net = build().to(device)
+        training.unpack_module("net", net, state.arrays)
+        net.eval()
+        pixels = training.PixelTensor(images, device)
+        return steadiness(lambda x_BCHW: label(net, x_BCHW).argmax(dim=1), pixels, policy, n_clusters)
+
+    return judge
 
 
 @dataclass(frozen=True, eq=False)

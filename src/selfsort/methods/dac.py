@@ -39,7 +39,7 @@ from selfsort import distributed, training
 from selfsort.config import Config, setting
 from selfsort.data.augment import Affine, ChannelShift, Flip, Policy, Primitive, augment
 from selfsort.errors import InvalidInput
-from selfsort.methods._starts import steadiness, train_steadiest
+from selfsort.methods._starts import judge_by, train_steadiest
 from selfsort.nets.labelnet import LAYERS, LabelNet, plan_network, restrain
 from selfsort.nets.norm import batch_statistics
 from selfsort.types import F32, I64, Arrays, Assignment, Clustering, Images, Method, Snapshot, State
@@ -370,9 +370,10 @@ def train(
     images: Images, config: DACConfig, *, device: torch.device, seed: int, resume: State | None = None
 ) -> Iterator[Snapshot]:
     """Yield a snapshot for the start and each pool; the last pool of an epoch labels all images afresh."""
+    build, policy = partial(build_network, images.shape, config), view_policy(config, images.shape[2])
     return train_steadiest(
         partial(_train_once, images, config, device),
-        partial(_steadiness, images, config, device),
+        judge_by(build, LabelNet.forward, images, policy, config.n_clusters, device),
         n_starts=config.starts,
         n_steps=1 + config.start_pools,
         n_total=_n_snapshots(len(images), config),
@@ -383,17 +384,6 @@ def train(
 
 def _n_snapshots(n_images: int, config: DACConfig) -> int:
     return 1 + count_epochs(config) * len(evenly(torch.arange(n_images), config.pool_size))
-
-
-def _steadiness(images: Images, config: DACConfig, device: torch.device, state: State) -> float:
-    with training.seeded_init(0):
-        net = build_network(images.shape, config).to(device)
-    training.unpack_module("net", net, state.arrays)
-    net.eval()
-    policy = view_policy(config, images.shape[2])
-    return steadiness(
-        lambda x_BCHW: net(x_BCHW).argmax(dim=1), training.PixelTensor(images, device), policy, config.n_clusters
-    )
 
 
 def _train_once(

@@ -41,7 +41,7 @@ from selfsort import distributed, training
 from selfsort.classic.kmeans import kmeans
 from selfsort.config import Config, setting
 from selfsort.data.augment import Affine, ColourJitter, Flip, Policy, augment
-from selfsort.methods._starts import steadiness, train_steadiest
+from selfsort.methods._starts import judge_by, train_steadiest
 from selfsort.nets.attention import GATNet, LabelPath, Prepare, plan_network
 from selfsort.nets.norm import batch_statistics, refresh_statistics
 from selfsort.types import F32, Arrays, Assignment, Clustering, Images, Method, Snapshot, State
@@ -434,9 +434,10 @@ def train(
     images: Images, config: GATClusterConfig, *, device: torch.device, seed: int, resume: State | None = None
 ) -> Iterator[Snapshot]:
     """Yield a snapshot after every `eval_every` large batches."""
+    build, policy = partial(build_network, images.shape, config), view_policy(config, images.shape[2])
     return train_steadiest(
         partial(_train_once, images, config, device),
-        partial(_steadiness, images, config, device),
+        judge_by(build, GATNet.label, images, policy, config.n_clusters, device),
         n_starts=config.starts,
         n_steps=_n_snapshots(config.start_iterations, config),
         n_total=_n_snapshots(config.iterations, config),
@@ -447,17 +448,6 @@ def train(
 
 def _n_snapshots(iterations: int, config: GATClusterConfig) -> int:
     return -(-iterations // config.eval_every)
-
-
-def _steadiness(images: Images, config: GATClusterConfig, device: torch.device, state: State) -> float:
-    with training.seeded_init(0):
-        net = build_network(images.shape, config).to(device)
-    training.unpack_module("net", net, state.arrays)
-    net.eval()
-    policy = view_policy(config, images.shape[2])
-    return steadiness(
-        lambda x_BCHW: net.label(x_BCHW).argmax(dim=1), training.PixelTensor(images, device), policy, config.n_clusters
-    )
 
 
 def _train_once(
