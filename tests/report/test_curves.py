@@ -45,3 +45,29 @@ def test_a_long_history_is_thinned_and_keeps_its_ends(tmp_path: Path) -> None:
     line = event_lines(read_run(path))["loss"]
     assert len(line.x) == MAX_POINTS
     assert (line.x[0], line.x[-1]) == (1, MAX_POINTS * 3)
+
+
+def test_of_several_starts_the_one_that_went_on_is_drawn(tmp_path: Path) -> None:
+    path = make_run(tmp_path / "run", n_events=0)
+    folder = RunFolder.open(path)
+    for step, (start, loss, more) in enumerate(
+        [
+            (1, 9.0, {}),
+            (1, 8.0, {"steadiness": 1.5}),
+            (2, 5.0, {}),
+            (2, 4.0, {"steadiness": 2.0}),
+            (3, 7.0, {}),
+            (3, 6.0, {"steadiness": 0.5}),
+            (2, 3.0, {}),
+        ],
+        start=1,
+    ):
+        folder.append_event({"step": step, "start": start, "loss": loss, **more})
+    run = read_run(path)
+    assert run.starts == {1: 1.5, 2: 2.0, 3: 0.5}
+    lines = event_lines(run)
+    assert list(lines) == ["loss"]
+    assert (list(lines["loss"].x), list(lines["loss"].y)) == ([3, 4, 7], [5, 4, 3])
+    page = parse_text(curves(run) or "")
+    assert "Start 2 went on" in page.text_of_all
+    assert [e.text for e in page.all("figcaption")] == ["Loss", "Steadiness of the starts"]

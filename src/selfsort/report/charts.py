@@ -80,6 +80,7 @@ def bar_chart(
     colours: Sequence[str] | None = None,
     x_title: str = "",
     is_wide: bool = False,
+    caption: str | None = None,
 ) -> Html:
     """Draw upright bars; labels are thinned out when they would not fit. The tips begin with `x_title`."""
     width, height = (744, 210) if is_wide else (360, 200)
@@ -101,7 +102,8 @@ def bar_chart(
         shapes.append(element("rect", box, element("title", {}, f"{x_title} {label}: {value:,.6g}".strip())))
         if i % every == 0:
             shapes.append(_text(label, _LEFT + (i + 0.5) * slot, height - 9, "middle"))
-    return figure(title, svg(width, height, f"{title}: {alt}", shapes), css="wide" if is_wide else "")
+    drawing = svg(width, height, f"{title}: {alt}", shapes)
+    return figure(title, drawing, css="wide" if is_wide else "", caption=caption)
 
 
 def histogram(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from selfsort.report.charts import Line, line_chart
+from selfsort.report.charts import Line, bar_chart, line_chart
 from selfsort.report.html import Html, element, join
 from selfsort.report.read import SCORE_NAMES, RunData, number
 from selfsort.report.words import sentence
@@ -14,7 +14,7 @@ MAX_POINTS = 400
 
 # Book-keeping, and what has a section of its own.
 _LEFT_OUT = frozenset({"step", "total", "elapsed", "seconds", "images_per_second", "skipped_batches"}) | frozenset(
-    {"upper", "lower", "selected_fraction", "size_lower", "size_upper"}
+    {"upper", "lower", "selected_fraction", "size_lower", "size_upper", "start", "steadiness"}
 )
 
 _TITLES = {**SCORE_NAMES, "lr": "Learning rate"}
@@ -29,6 +29,8 @@ def curves(run: RunData) -> Html | None:
     if score_lines:
         note = "Scores are computed beside the method, which never sees the labels."
         charts.insert(0, line_chart("Scores", score_lines, x_title="step", is_share=True, caption=note))
+    if run.starts:
+        charts.append(_starts(run))
     constant = [f"{line.name.lower()} {line.y[0]:.4g}" for line in lines.values() if line not in changing]
     note = f"The same at every step: {', '.join(constant)}."
     return (
@@ -40,6 +42,20 @@ def curves(run: RunData) -> Html | None:
         )
         if charts
         else None
+    )
+
+
+def _starts(run: RunData) -> Html:
+    """Compare the starts; the curves are those of the one that went on."""
+    numbers = [str(start) for start in run.starts]
+    best = max(run.starts, key=lambda start: run.starts[start])
+    caption = (
+        f"Start {best} went on; the other curves are its own. Steadiness: how much the label of one changed copy of an "
+        "image tells of that of another."
+    )
+    alt = f"{len(numbers)} starts, start {best} the steadiest"
+    return bar_chart(
+        "Steadiness of the starts", list(run.starts.values()), numbers, alt=alt, x_title="start", caption=caption
     )
 
 

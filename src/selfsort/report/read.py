@@ -34,11 +34,13 @@ class RunData:
     name: str
     table: LabelTable
     events: list[Json]
-    """One per epoch or merge round."""
+    """One per epoch or merge round; of several starts, those of the one that went on."""
     end: Json
     """How the run ended."""
     skipped: list[Json]
     thumbnails: Thumbnails | None
+    starts: dict[int, float] = field(default_factory=dict)
+    """Steadiness of each start, if there were several."""
     truth: I64 | None = None
     class_names: dict[int, str] = field(default_factory=dict)
     matching: dict[int, int] = field(default_factory=dict)
@@ -124,15 +126,17 @@ def read_run(path: Path, name: str | None = None) -> RunData:
         raise _mismatch(path, "truth.npy", len(truth), len(table.labels))
     names = folder.truth_names() if truth is not None else None
     lines = folder.events()
+    steps = [line for line in lines if "step" in line]
     sf = _read_optional(folder, "metrics.json").get("metrics_sf")
     return RunData(
         folder=folder,
         name=name or path.resolve().name,
         table=table,
-        events=[line for line in lines if "step" in line],
+        events=[line for line in steps if line.get("start") == steps[-1].get("start")],
         end=next((line for line in reversed(lines) if line.get("kind") == "end"), {}),
         skipped=[item for item in _items(_read_optional(folder, "ingest.json").get("skipped")) if "name" in item],
         thumbnails=_checked(folder.thumbnails(), len(table.labels), path),
+        starts=_starts(steps),
         truth=truth,
         class_names={i: str(name) for i, name in enumerate(names or ())},
         matching={} if truth is None else match_clusters(table.labels, truth),
@@ -158,6 +162,12 @@ def number(value: Any) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         return None
     return float(value)
+
+
+def _starts(steps: list[Json]) -> dict[int, float]:
+    """Return what the last step of every start says of its steadiness."""
+    found = ((number(step.get("start")), number(step.get("steadiness"))) for step in steps)
+    return {int(start): steadiness for start, steadiness in found if start is not None and steadiness is not None}
 
 
 def _read_optional(folder: RunFolder, name: str) -> Json:
