@@ -427,15 +427,20 @@ class TestModel:
 
 
 class TestReport:
-    def test_thresholds_pairs_and_circle_are_drawn_from_what_a_run_keeps(self, tmp_path: Path) -> None:
+    @pytest.mark.parametrize("config", [QUICK, TestStarts.CONFIG], ids=["one start", "three starts"])
+    def test_thresholds_pairs_and_circle_are_drawn_from_what_a_run_keeps(
+        self, tmp_path: Path, config: DACConfig
+    ) -> None:
         images, truth = textures()
         folder = RunFolder.create(
-            tmp_path / "run", {"method": "dac", "settings": QUICK.to_json(), "seed": 0, "image": {}, "source": {}}
+            tmp_path / "run", {"method": "dac", "settings": config.to_json(), "seed": 0, "image": {}, "source": {}}
         )
         folder.save_truth(truth, None)
-        Fit(images, dac.METHOD, QUICK, CPU, truth=truth, folder=folder).run()
+        Fit(images, dac.METHOD, config, CPU, truth=truth, folder=folder).run()
         run = read_run(folder.path)
-        trace = threshold_trace(run, read_stages(run))
+        stages = read_stages(run)
+        assert len(stages) == 3  # the start and two epochs, of one network
+        trace = threshold_trace(run, stages)
         assert [(point.upper, point.lower) for point in trace] == [thresholds_at(epoch, QUICK) for epoch in range(2)]
         assert all(point.selected is not None and point.positive_precision is not None for point in trace)
         names = [part.name for part in method_parts(run, Pictures(run))]

@@ -131,8 +131,8 @@ def train_steadiest(
 ) -> Iterator[Snapshot]:
     """Train every start for `n_steps` of its `n_total` snapshots, then the one that `judge` finds steadiest to the end.
 
-    The first start is what a run without others would be. Stages of the starts are not kept for the figures: they would
-    show several networks as one.
+    The first start is what a run without others would be. Every event names its start, so that figures can leave out
+    those that did not go on.
     """
     n_steps = min(n_steps, n_total - 1)
     if n_starts == 1 or n_steps < 1:
@@ -153,7 +153,8 @@ def train_steadiest(
                     contest = replace(contest, best=number, best_value=value, best_state=inner.state())
                 contest = replace(contest, number=number + 1, n_done=0, now=None)
                 state = partial(contest.pack, None)
-            yield Snapshot(number * n_steps + n_done, ahead + n_total, inner.labels, event, state)
+            step, total = number * n_steps + n_done, ahead + n_total
+            yield Snapshot(step, total, inner.labels, event, state, history=inner.history)
             if n_done == n_steps:
                 break
     for inner in begin(_seed_of_start(seed, contest.best), contest.now or contest.best_state):

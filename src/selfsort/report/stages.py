@@ -63,7 +63,10 @@ class Stage:
 def read_stages(run: RunData) -> list[Stage]:
     """Read the history in the order of its steps."""
     events = {event["step"]: event for event in run.events}
-    return [_stage(step, arrays, run.n_images, events.get(step, {})) for step, arrays in run.folder.history().items()]
+    history = run.folder.history()
+    # A stage of a start that was given up is no stage of this network.
+    kept = {step: arrays for step, arrays in history.items() if step in events or not run.starts}
+    return [_stage(step, arrays, run.n_images, events.get(step, {})) for step, arrays in kept.items()]
 
 
 def spread_out(stages: Sequence[Stage], most: int = 6) -> list[Stage]:
