@@ -43,7 +43,8 @@ ALLOWED: dict[str, set[str]] = {
     # Learning. A method may start from a classical clustering, never from another method.
     "training": GROUND | SIBLINGS | {"distributed"},
     "classic": GROUND | SIBLINGS | {"training"},
-    "methods": LEARNING - {"methods"},
+    "starts": GROUND | {"data", "distributed", "training"},
+    "methods": LEARNING - {"methods"} | {"starts"},
     # The run folder knows nothing of methods, and the report knows nothing but run folders.
     "run": {"errors", "config", "types"},
     "reading": GROUND | {"data"},

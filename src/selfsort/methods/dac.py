@@ -39,9 +39,9 @@ from selfsort import distributed, training
 from selfsort.config import Config, setting
 from selfsort.data.augment import Affine, ChannelShift, Flip, Policy, Primitive, augment
 from selfsort.errors import InvalidInput
-from selfsort.methods._starts import judge_by, train_steadiest
 from selfsort.nets.labelnet import LAYERS, LabelNet, plan_network, restrain
 from selfsort.nets.norm import batch_statistics
+from selfsort.starts import judge_by, train_steadiest
 from selfsort.types import F32, I64, Arrays, Assignment, Clustering, Images, Method, Snapshot, State
 
 # Cosines are kept away from 0 and 1: with rounding, log(1 - s) of an image with itself would be no number.

@@ -41,9 +41,9 @@ from selfsort import distributed, training
 from selfsort.classic.kmeans import kmeans
 from selfsort.config import Config, setting
 from selfsort.data.augment import Affine, ColourJitter, Flip, Policy, augment
-from selfsort.methods._starts import judge_by, train_steadiest
 from selfsort.nets.attention import GATNet, LabelPath, Prepare, plan_network
 from selfsort.nets.norm import batch_statistics, refresh_statistics
+from selfsort.starts import judge_by, train_steadiest
 from selfsort.types import F32, Arrays, Assignment, Clustering, Images, Method, Snapshot, State
 
 _EPS = 1e-5

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from selfsort.data import from_array
 from selfsort.data.augment import Affine
-from selfsort.methods._starts import mutual_information, steadiness, train_steadiest
+from selfsort.starts import mutual_information, steadiness, train_steadiest
 from selfsort.training import PixelTensor
 from selfsort.types import Clustering, Snapshot, State
 
