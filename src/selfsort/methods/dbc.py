@@ -21,6 +21,7 @@ Where we differ from the paper:
 - Batch normalisation keeps its statistics in stage II (`freeze_bn`), so that scores and targets come from one function.
 - Training stops when fewer than 0.1 % of the labels change in an epoch; the paper waits for none.
 - The labels logged in stage I are a quick look, not k-means on all images: see `_dbc_history.glance`.
+- Off by default and not in the paper: `noise`, `rotate`, `translate`, `zoom`, `restore`, `still_share`, `rec_weight`.
 - `dec` trains its auto-encoder end to end; the original stacks denoising layers one by one.
 """
 
