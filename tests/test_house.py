@@ -43,8 +43,11 @@ ALLOWED: dict[str, set[str]] = {
     # Learning. A method may start from a classical clustering, never from another method.
     "training": GROUND | SIBLINGS | {"distributed"},
     "classic": GROUND | SIBLINGS | {"training"},
-    "starts": GROUND | {"data", "distributed", "training"},
-    "methods": LEARNING - {"methods"} | {"starts"},
+    # Ours, for methods that learn from their own guesses.
+    "steadiness": GROUND | {"data", "distributed", "training"},
+    "starts": GROUND | {"training"},
+    "mending": GROUND | {"data", "distributed", "training", "classic", "steadiness"},
+    "methods": LEARNING - {"methods"} | {"steadiness", "starts", "mending"},
     # The run folder knows nothing of methods, and the report knows nothing but run folders.
     "run": {"errors", "config", "types"},
     "reading": GROUND | {"data"},

@@ -1,11 +1,7 @@
 """Several random starts, of which the steadiest goes on; ours, off unless asked for.
 
 A method that learns from its own guesses inherits what its random network guessed first: classes joined then stay
-joined. Which start was lucky can be told without labels. Change every image twice, by chance: where clusters follow
-what the images have in common, both copies get the same label, and where all clusters are in use that label says much.
-Both together is the mutual information of the two labels, at most log K. It is least, 0, if all images share a cluster.
-
-Shape letters: B batch, K clusters.
+joined. Which start was lucky can be told without labels, by its steadiness.
 """
 
 from __future__ import annotations
@@ -13,77 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TypeVar
 
-import torch
-from torch import Tensor, nn
-
-from selfsort import distributed, training
-from selfsort.data.augment import Policy, augment
-from selfsort.types import Images, Snapshot, State
-
-_N_JUDGED, _BLOCK = 4000, 200
-
-Net = TypeVar("Net", bound=nn.Module)
+from selfsort import training
+from selfsort.types import Snapshot, State
 
 Begin = Callable[[int, State | None], Iterator[Snapshot]]
 """A method's training, given a seed and the state to go on from."""
-
-
-def mutual_information(first: Tensor, second: Tensor, n_clusters: int) -> float:
-    """Return what two labels of the same images tell of each other, in nats.
-
-    >>> round(mutual_information(torch.tensor([0, 1, 0, 1]), torch.tensor([1, 0, 1, 0]), 2), 4)
-    0.6931
-    """
-    joint_KK = torch.bincount(first * n_clusters + second, minlength=n_clusters**2).double().view(n_clusters, -1)
-    joint_KK = joint_KK / joint_KK.sum()
-    independent_KK = joint_KK.sum(dim=1, keepdim=True) * joint_KK.sum(dim=0, keepdim=True)
-    is_used = joint_KK > 0
-    return float((joint_KK[is_used] * (joint_KK[is_used] / independent_KK[is_used]).log()).sum())
-
-
-def steadiness(
-    label: Callable[[Tensor], Tensor], pixels: training.PixelTensor, policy: Policy, n_clusters: int
-) -> float:
-    """Return the mutual information of the labels of two changed copies of some images.
-
-    `label` takes images (B, C, H, W) in [0, 1] to clusters (B,). The copies are the same for every start.
-    """
-    chance = training.torch_generator(0, "steadiness", pixels.device)
-    rows = torch.randperm(len(pixels), generator=training.torch_generator(0, "judged"))[:_N_JUDGED]
-    with torch.inference_mode():
-        first, second = (
-            torch.cat([label(augment(pixels.floats(idx), policy, chance)) for idx in torch.split(rows, _BLOCK)])
-            for _ in range(2)
-        )
-    found = mutual_information(first, second, n_clusters)
-    # Processes that share a training must prefer the same start, also where their machines round differently.
-    return float(distributed.average(torch.tensor(found, device=pixels.device)))
-
-
-def judge_by(
-    build: Callable[[], Net],
-    label: Callable[[Net, Tensor], Tensor],
-    images: Images,
-    policy: Policy,
-    n_clusters: int,
-    device: torch.device,
-) -> Callable[[State], float]:
-    """Return what tells the steadiness of a saved state.
-
-    `build` makes the network the state belongs to, `label` takes it and images to scores (B, K).
-    """
-
-    def judge(state: State) -> float:
-        with training.seeded_init(0):
-            net = build().to(device)
-        training.unpack_module("net", net, state.arrays)
-        net.eval()
-        pixels = training.PixelTensor(images, device)
-        return steadiness(lambda x_BCHW: label(net, x_BCHW).argmax(dim=1), pixels, policy, n_clusters)
-
-    return judge
 
 
 @dataclass(frozen=True, eq=False)

@@ -39,9 +39,11 @@ from selfsort import distributed, training
 from selfsort.config import Config, setting
 from selfsort.data.augment import Affine, ChannelShift, Flip, Policy, Primitive, augment
 from selfsort.errors import InvalidInput
+from selfsort.mending import is_due, mend
 from selfsort.nets.labelnet import LAYERS, LabelNet, plan_network, restrain
 from selfsort.nets.norm import batch_statistics
-from selfsort.starts import judge_by, train_steadiest
+from selfsort.starts import train_steadiest
+from selfsort.steadiness import judge_by
 from selfsort.types import F32, I64, Arrays, Assignment, Clustering, Images, Method, Snapshot, State
 
 # Cosines are kept away from 0 and 1: with rounding, log(1 - s) of an image with itself would be no number.
@@ -88,6 +90,7 @@ class DACConfig(Config):
     )
     starts: int = setting(1, "random starts, of which the steadiest goes on; not in the paper", "ours")
     start_pools: int = setting(10, "pools that each start is trained on, if there are several", "ours")
+    mend_every: int = setting(0, "pools between exchanges of a bad cut for a better one; 0: none", "ours")
     bn_targets: Literal["batch", "running"] = setting("batch", "statistics for targets: the batch's or learned", "code")
     bn_eval: Literal["running", "batch"] = setting("running", "statistics for labels: learned, or the batch's (code)")
     rotate: float = setting(10.0, "turn training images by up to so many degrees", "code")
@@ -107,7 +110,7 @@ class DACConfig(Config):
         self.require("upper", self.upper > self.lower, f"be above lower ({self.lower:g})")
         for name in ("eta", "lr"):
             self.require(name, getattr(self, name) > 0, "be positive")
-        for name in ("aux_weight", "entropy_weight", "rotate", "shift", "channel_shift"):
+        for name in ("aux_weight", "entropy_weight", "mend_every", "rotate", "shift", "channel_shift"):
             self.require(name, getattr(self, name) >= 0, "be at least 0")
         self.require("channel_shift", self.channel_shift <= 1, "be at most 1")
         self.require("zoom", 0 <= self.zoom < 1, "be at least 0 and below 1")
@@ -365,6 +368,21 @@ class _Run:
         self.selected, self.positive = self.selected + selected, self.positive + positive
         return {**stats.event(), "selected_fraction": selected, "positive_fraction": positive}
 
+    def mend(self) -> dict[str, float | int]:
+        """Exchange a bad cut for a better one if there is any."""
+
+        def look(x_BCHW: Tensor) -> tuple[Tensor, Tensor]:
+            return self.net(x_BCHW).argmax(dim=1), self.net.pooled(x_BCHW)
+
+        def loss(rows_B: Tensor, labels_B: Tensor) -> Tensor:
+            x_BCHW = augment(self.pixels.floats(rows_B), self.policy, self.moving)
+            return F.cross_entropy(self.net(x_BCHW), labels_B)
+
+        return mend(
+            self.net, look, loss, self.pixels, self.policy, self.config.n_clusters, self.optimizer,
+            batch_size=self.config.batch_size, seed=self.step,
+        )  # fmt: skip
+
 
 def train(
     images: Images, config: DACConfig, *, device: torch.device, seed: int, resume: State | None = None
@@ -403,6 +421,9 @@ def _train_once(
         for pool_P in pools[run.pool :]:
             event = run.learn_pool(pool_P, thresholds)
             run.pool += 1
+            if is_due(run.epoch * len(pools) + run.pool, run.n_epochs * len(pools), config.mend_every):
+                event |= run.mend()
+                run.evaluate()
             if run.pool < len(pools):
                 yield run.snapshot("pool", event)
         run.epoch, run.pool = run.epoch + 1, 0

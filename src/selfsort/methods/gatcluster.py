@@ -41,9 +41,11 @@ from selfsort import distributed, training
 from selfsort.classic.kmeans import kmeans
 from selfsort.config import Config, setting
 from selfsort.data.augment import Affine, ColourJitter, Flip, Policy, augment
+from selfsort.mending import is_due, mend
 from selfsort.nets.attention import GATNet, LabelPath, Prepare, plan_network
 from selfsort.nets.norm import batch_statistics, refresh_statistics
-from selfsort.starts import judge_by, train_steadiest
+from selfsort.starts import train_steadiest
+from selfsort.steadiness import judge_by
 from selfsort.types import F32, Arrays, Assignment, Clustering, Images, Method, Snapshot, State
 
 _EPS = 1e-5
@@ -81,6 +83,7 @@ class GATClusterConfig(Config):
     entropy_batch: int = setting(0, "images over which EA averages; 0: those of the small batch", "code")
     kmeans_on: Literal["ta", "l"] = setting("ta", "what k-means sees in step 1", "code")
     n_restarts: int = setting(20, "starts of k-means in step 1", "code")
+    mend_every: int = setting(0, "large batches between exchanges of a bad cut for a better one; 0: none", "ours")
     bn_targets: Literal["running", "batch"] = setting(
         "running", "statistics for targets: learned ones, or those of the m1 images at hand", "code; batch ours"
     )
@@ -119,8 +122,9 @@ class GATClusterConfig(Config):
             self.require(name, getattr(self, name) >= 1, "be at least 1")
         for name in ("lr", "width", "a0"):
             self.require(name, getattr(self, name) > 0, "be positive")
-        for name in ("w_ti", "w_sm", "w_ea", "w_am", "min_share", "entropy_batch", "map_side"):
+        for name in ("w_ti", "w_sm", "w_ea", "w_am", "min_share", "entropy_batch", "map_side", "mend_every"):
             self.require(name, getattr(self, name) >= 0, "be at least 0")
+        self.require("mend_every", self.mend_every % self.eval_every == 0, f"be a multiple of {self.eval_every}")
         for name in ("mean", "std"):
             n_allowed = (1,) if self.grey else (1, 3)
             self.require(name, len(getattr(self, name)) in n_allowed, "hold one number, or three for colour")
@@ -429,6 +433,29 @@ class _Run:
         means = {name: float(total) / max(stats.steps, 1) for name, total in self.sums.items()}
         return {**stats.event(), **means, "iteration": self.iteration, "guarded": self.n_guarded}
 
+    def mend(self) -> dict[str, float | int]:
+        """Exchange a bad cut for a better one if there is any."""
+        self.views = training.torch_generator(self.seed, f"mending {self.iteration}", self.device)
+        distributed.own_stream(self.views)
+
+        def look(x_BCHW: Tensor) -> tuple[Tensor, Tensor]:
+            l_BK, features_BD, _ = self.net.describe(x_BCHW)
+            return l_BK.argmax(dim=1), features_BD
+
+        def loss(rows_B: Tensor, labels_B: Tensor) -> Tensor:
+            both = [found for found in self.net(self.change(rows_B)) if found is not None]
+            return torch.stack([F.nll_loss(found.clamp(min=_EPS).log(), labels_B) for found in both]).sum()
+
+        return mend(
+            self.net, look, loss, self.pixels, self.policy, self.config.n_clusters, self.optimizer,
+            batch_size=self.batch_size, seed=training.derive_seed(self.seed, f"mending {self.iteration}"),
+        )  # fmt: skip
+
+    def refresh(self) -> None:
+        """Take the statistics of batch normalisation from unchanged images, where that is asked for."""
+        if self.config.bn_eval == "unchanged":
+            refresh_statistics(self.net, self.unchanged_batches())
+
 
 def train(
     images: Images, config: GATClusterConfig, *, device: torch.device, seed: int, resume: State | None = None
@@ -458,8 +485,10 @@ def _train_once(
         run.load(resume)
     while run.iteration < config.iterations:
         event = run.learn()
-        if config.bn_eval == "unchanged":
-            refresh_statistics(run.net, run.unchanged_batches())
+        run.refresh()
+        if is_due(run.iteration, config.iterations, config.mend_every):
+            event |= run.mend()
+            run.refresh()
         is_last = run.iteration >= config.iterations
         seen = look(run.net, images, device)
         event["sureness"] = float(seen.soft.max(axis=1).mean())
