@@ -11,11 +11,11 @@ TINY: dict[str, dict[str, Any]] = {
     "dec": {"ae_epochs": 2, "epochs": 2, "batch_size": 12, "n_restarts": 2},
     "dac": {
         **{"epochs": 2, "width": 4, "pool_size": 12, "batch_size": 6, "inner_epochs": 2},
-        **{"starts": 2, "start_pools": 1},
+        **{"starts": 2, "start_pools": 1, "mend_every": 1},
     },
     "gatcluster": {
         **{"M": 40, "m2": 12, "repeats": 1, "iterations": 3, "eval_every": 1, "width": 0.1, "n_restarts": 2},
-        **{"starts": 2, "start_iterations": 1, "bn_eval": "unchanged"},
+        **{"starts": 2, "start_iterations": 1, "bn_eval": "unchanged", "mend_every": 1},
     },
     "secu": {
         **{"arch": "small", "width": 8, "dim": 16, "n_heads": 2, "epochs": 4, "warmup": 1, "batch_size": 12},

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from tests.oracles import dac as oracle
 from torch import Tensor
 
+from selfsort import mending
 from selfsort.data.augment import Affine, ChannelShift, Flip
 from selfsort.errors import InvalidInput
 from selfsort.fitting import Fit
@@ -402,6 +403,51 @@ class TestStarts:
         for one, other in zip(alone[:3], among[:3], strict=True):
             np.testing.assert_array_equal(one.labels, other.labels)
             assert one.event.get("loss") == other.event.get("loss")
+
+
+class TestMending:
+    CONFIG = replace(QUICK, mend_every=1, epochs=3)
+
+    @pytest.fixture(autouse=True)
+    def small(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Sixty pictures are few for pieces of clusters."""
+        monkeypatch.setattr(mending, "_SMALLEST", 4)
+        monkeypatch.setattr(mending, "_MOST_MOVED", 1.0)
+
+    def test_from_every_snapshot(self, pictures: Images) -> None:
+        taken = [(snapshot, snapshot.state()) for snapshot in snapshots(pictures, self.CONFIG)]
+        last = taken[-1][0].result
+        assert last is not None
+        assert sum(int(snapshot.event.get("mended", 0)) for snapshot, _ in taken) > 0
+        for _, state in taken[:-1]:
+            *_, again = snapshots(pictures, self.CONFIG, resume=state)
+            assert again.result is not None
+            np.testing.assert_array_equal(again.result.soft, last.soft)
+
+    def test_the_last_third_is_for_settling(self, pictures: Images) -> None:
+        looked = ["mended" in snapshot.event for snapshot in snapshots(pictures, self.CONFIG)]
+        assert looked == [False] + [True] * 6 + [False] * 3
+
+    def test_off_by_default(self, pictures: Images) -> None:
+        assert not any("mended" in snapshot.event for snapshot in snapshots(pictures, QUICK))
+
+    def test_parts_what_was_joined(self, pictures: Images) -> None:
+        """A network that knows the four kinds but was made to say the same of two of them learns to part them."""
+        truth = textures()[1]
+        run = dac._Run(pictures, replace(QUICK, width=16, lr=0.003), CPU, seed=0)
+        before = torch.from_numpy(np.where(truth == 3, 2, truth))
+        for _ in range(30):
+            run.optimizer.zero_grad()
+            torch.nn.functional.cross_entropy(run.net(run.pixels.floats(torch.arange(60))), before).backward()  # type: ignore[no-untyped-call]
+            run.optimizer.step()
+        run.evaluate()
+        assert accuracy(run.labels, truth) == pytest.approx(0.75, abs=0.02)
+        for _ in range(8):
+            event = run.mend()
+            run.step += 1
+        run.evaluate()
+        assert accuracy(run.labels, truth) > 0.95
+        assert event["mended"] == 0
 
 
 class TestModel:

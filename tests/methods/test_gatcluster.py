@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tests.oracles import gatcluster as oracle
 from torch import Tensor
 
+from selfsort import mending
 from selfsort.data.augment import Affine, ColourJitter, Flip
 from selfsort.data.synthetic import shapes
 from selfsort.errors import InvalidInput
@@ -486,15 +487,20 @@ class TestResume:
         [
             {},
             {"augment_once": False, "entropy_batch": 50, "M": 25, "schedule": "cosine"},
-            {"starts": 2, "start_iterations": 2, "bn_eval": "unchanged"},
+            {"starts": 2, "start_iterations": 2, "bn_eval": "unchanged", "mend_every": 1},
         ],
         ids=str,
     )
-    def test_from_every_snapshot(self, pictures: Images, variant: dict[str, Any]) -> None:
+    def test_from_every_snapshot(
+        self, pictures: Images, variant: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(mending, "_SMALLEST", 4)  # sixty pictures are few for pieces of clusters
+        monkeypatch.setattr(mending, "_MOST_MOVED", 1.0)
         config = replace(QUICK, **variant)
         taken = [(snapshot, snapshot.state()) for snapshot in snapshots(pictures, config)]
         last = taken[-1][0].result
         assert last is not None
+        assert any(snapshot.event.get("mended") for snapshot, _ in taken) == ("mend_every" in variant)
         for snapshot, state in taken[:-1]:
             rest = list(snapshots(pictures, config, resume=state))
             assert [later.step for later in rest] == list(range(snapshot.step + 1, len(taken) + 1))
