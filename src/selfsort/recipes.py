@@ -212,7 +212,7 @@ _DAC: tuple[Recipe, ...] = (
         "dac",
         {
             **{"width": 16, "epochs": 6, "rotate": 15.0, "zoom": 0.15},
-            **{"starts": 4, "start_pools": 30, "mend_every": 20},
+            **{"starts": 4, "start_pools": 30, "mend_every": 15},
         },
         "ours: a quarter of the published width, few epochs, stronger changes, the best of four starts, mended",
         is_cpu_sized=True,

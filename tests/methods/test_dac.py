@@ -424,9 +424,9 @@ class TestMending:
             assert again.result is not None
             np.testing.assert_array_equal(again.result.soft, last.soft)
 
-    def test_the_last_third_is_for_settling(self, pictures: Images) -> None:
+    def test_the_end_is_for_settling(self, pictures: Images) -> None:
         looked = ["mended" in snapshot.event for snapshot in snapshots(pictures, self.CONFIG)]
-        assert looked == [False] + [True] * 6 + [False] * 3
+        assert looked == [False] + [True] * 7 + [False] * 2
 
     def test_off_by_default(self, pictures: Images) -> None:
         assert not any("mended" in snapshot.event for snapshot in snapshots(pictures, QUICK))
