@@ -37,8 +37,8 @@ _N_TAUGHT = 10_000
 # Borders between pieces are rough, which costs a little steadiness that learning gives back.
 _LEAST_GAIN = -0.005
 # Share of the images that change their cluster: below, there is nothing to teach; above, these are no mended clusters
-# but others, and the features do not know the kinds yet.
-_LEAST_MOVED, _MOST_MOVED = 0.005, 0.25
+# but others, and the features do not know the kinds yet. Of few clusters, one and a half may always move.
+_LEAST_MOVED, _MOST_MOVED, _MOST_CLUSTERS_MOVED = 0.005, 0.25, 1.5
 # The rest of the training is for settling.
 _MENDING_SHARE = 0.85
 _BLOCK = 500
@@ -168,6 +168,23 @@ def _added_up(counts_PP: F64, numbers_P: I64, n_clusters: int) -> Tensor:
     return torch.from_numpy(is_in.T @ counts_PP @ is_in)
 
 
+def propose(
+    look: Look, pixels: training.PixelTensor, rows_N: Tensor, policy: Policy, n_clusters: int
+) -> tuple[Tensor | None, dict[str, float | int]]:
+    """Return new labels for some images, or None if the clusters had better stay, and what there is to say."""
+    found = regroup(look, pixels, policy, n_clusters)
+    with torch.inference_mode():
+        parts = [look(pixels.floats(idx)) for idx in torch.split(rows_N, _BLOCK)]
+        labels_N, features_ND = (torch.cat(part) for part in zip(*parts, strict=True))
+        new_N = found.relabel(labels_N, features_ND)
+    moved = float((new_N != labels_N).double().mean())
+    most_moved = max(_MOST_MOVED, _MOST_CLUSTERS_MOVED / n_clusters)
+    is_mended = found.gain >= _LEAST_GAIN and _LEAST_MOVED <= moved <= most_moved
+    event = {"mending_gain": found.gain, "mending_moves": moved, "mended": int(is_mended)}
+    # A copy made outside may take part in what is differentiated later.
+    return new_N.clone() if is_mended else None, event
+
+
 def mend(
     net: nn.Module,
     look: Look,
@@ -184,25 +201,19 @@ def mend(
 
     `loss` takes rows (B,) and their new labels (B,) to what is to be made small, by changed copies of those images.
     """
-    net.eval()
-    found = regroup(look, pixels, policy, n_clusters)
     order = training.torch_generator(seed, "mending")
     rows_N = torch.randperm(len(pixels), generator=order)[:_N_TAUGHT]
-    with torch.inference_mode():
-        parts = [look(pixels.floats(idx)) for idx in torch.split(rows_N, _BLOCK)]
-        labels_N, features_ND = (torch.cat(part) for part in zip(*parts, strict=True))
-        new_N = found.relabel(labels_N, features_ND).clone()
-    moved = float((new_N != labels_N).double().mean())
-    event = {"mending_gain": found.gain, "mending_moves": moved}
-    if found.gain < _LEAST_GAIN or not _LEAST_MOVED <= moved <= _MOST_MOVED:
-        return {**event, "mended": 0}
+    net.eval()
+    labels_N, event = propose(look, pixels, rows_N, policy, n_clusters)
+    if labels_N is None:
+        return event
     net.train()
     training.run_epoch(
-        lambda place_B: loss(rows_N[place_B], new_N[place_B.to(new_N.device)]),
+        lambda place_B: loss(rows_N[place_B], labels_N[place_B.to(labels_N.device)]),
         training.shuffled_batches(len(rows_N), min(batch_size, len(rows_N)), order, drop_last=True),
         optimizer,
         what="teaching clusters put together anew",
         total=len(rows_N),
     )
     distributed.average_buffers(net)
-    return {**event, "mended": 1}
+    return event

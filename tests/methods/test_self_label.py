@@ -289,6 +289,47 @@ class TestTraining:
             model.apply(images, "top-1")
 
 
+class TestMending:
+    """A network that knows four kinds but says the same of two of them, and has an answer to spare."""
+
+    CONFIG = replace(QUICK, epochs=8, warmup=5, lr=0.5, mend=True, n_ops=0, cutout=0)
+
+    def model(self) -> BlotModel:
+        model = BlotModel()
+        with torch.no_grad():
+            model.net.head.weight.copy_(torch.tensor([[1.0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1], [-1, -1, -1, -1]]))
+        return model
+
+    def snapshots(self, config: SelfLabelConfig, resume: State | None = None) -> Iterator[Snapshot]:
+        images, _ = blots(400)
+        return train_from(self.model(), images, config, device=CPU, seed=0, resume=resume)
+
+    def test_parts_what_was_joined(self) -> None:
+        images, truth = blots(400)
+        before = self.model().apply(images).labels
+        taken = list(self.snapshots(self.CONFIG))
+        result = taken[-1].result
+        assert result is not None
+        assert accuracy(before, truth) < 0.8
+        assert accuracy(result.labels, truth) > 0.9  # some are faint
+        assert ["mended" in snapshot.event for snapshot in taken] == [True] + [False] * 7
+        np.testing.assert_array_equal(result.extras["labels_before"], before)
+
+    def test_off_by_default(self) -> None:
+        _, truth = blots(400)
+        result = list(self.snapshots(replace(self.CONFIG, mend=False)))[-1].result
+        assert result is not None
+        assert accuracy(result.labels, truth) < 0.8
+
+    def test_resumed(self) -> None:
+        taken = [(snapshot, snapshot.state()) for snapshot in self.snapshots(self.CONFIG)]
+        first, last = list(self.snapshots(self.CONFIG, resume=taken[0][1]))[-1].result, taken[-1][0].result
+        assert first is not None
+        assert last is not None
+        np.testing.assert_array_equal(first.labels, last.labels)
+        np.testing.assert_array_equal(first.extras["labels_before"], last.extras["labels_before"])
+
+
 class TestRuns:
     """On the command line: a finished run in, a finished run out."""
 

@@ -18,6 +18,7 @@ Where we differ from the papers:
   Then the result is the run as it was, and a warning says so.
 - Batch normalisation takes the statistics for prediction from the images as they are, once per epoch: those of strong
   views would not fit them.
+- Off by default: the labels may be mended first (`mend`), which is ours.
 - The learning rate is not published for SeCu; ours is 0.01, falling as a cosine.
 """
 
@@ -37,14 +38,18 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from selfsort import distributed, training
 from selfsort.config import Config, setting
-from selfsort.data.augment import CutOut, Flip, Policy, RandomOps, augment
+from selfsort.data.augment import Affine, CutOut, Flip, Policy, RandomOps, augment
 from selfsort.errors import InvalidInput
+from selfsort.mending import propose
 from selfsort.types import I64, Arrays, Assignment, Clustering, Images, Method, NetworkModel, Snapshot, State
 
 NAME = "self-label"
 
 _MAX_SHARPNESS = 100.0
 """Images all alike are never told apart; a power beyond this would only amplify rounding."""
+
+_NUDGED: Policy = (Affine(rotate=15.0, translate=0.1, zoom=(0.85, 1.15)),)
+"""Changes that labels must survive, for mending them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +62,7 @@ class SelfLabelConfig(Config):
     min_agreement: float = setting(
         0.8, "share of the run's labels to be repeated after the warm-up, else none is changed"
     )
+    mend: bool = setting(False, "first put clusters together anew where they are as steady; not in the papers", "ours")
     balanced: bool = setting(False, "weigh images by 1/frequency of their cluster in the batch, as SCAN does", "code")
     batch_size: int = setting(1024, "images per step", "paper")
     optimizer: Literal["sgd", "adam"] = setting("sgd", "adam is SCAN's", "paper")
@@ -229,15 +235,32 @@ class _Run:
         )
         self.shuffling = training.torch_generator(seed, "batches")
         self.viewing = training.torch_generator(seed, "views", device)
-        self.fixed_N = torch.zeros(0, dtype=torch.int64)  # labels of the run that is refined
+        self.before_N = torch.zeros(0, dtype=torch.int64)  # labels of the run that is refined
+        self.fixed_N = torch.zeros(0, dtype=torch.int64)  # the same, or mended; learned from at first
         self.latest_N = torch.zeros(0, dtype=torch.int64)  # answers to the weak views, as last seen
         self.epoch = 0
 
-    def ask(self) -> None:
-        """Keep what the network says before anything is trained, and make half of it sure."""
+    def ask(self) -> dict[str, float | int]:
+        """Keep what the network says before anything is trained, and make half of it sure; mend it if that is set."""
         found = look(self.net, self.images, self.device)
         self.net.get_buffer("sharpness").fill_(sharpness_for(torch.from_numpy(found.soft), self.config.threshold))
-        self.fixed_N, self.latest_N = torch.from_numpy(found.labels), torch.from_numpy(found.labels.copy())
+        self.before_N = self.fixed_N = torch.from_numpy(found.labels)
+        self.latest_N = self.before_N.clone()
+        return self.mend() if self.config.mend else {}
+
+    def mend(self) -> dict[str, float | int]:
+        """Keep better labels than the network's own, if there are any."""
+
+        def label(x_BCHW: Tensor) -> tuple[Tensor, Tensor]:
+            soft_BK, features_BD = self.net(x_BCHW)
+            return soft_BK.argmax(dim=1), features_BD
+
+        self.net.eval()
+        pixels = training.PixelTensor(self.images, self.device)
+        labels_N, event = propose(label, pixels, torch.arange(len(pixels)), _NUDGED, self.config.n_clusters)
+        if labels_N is not None:
+            self.fixed_N = labels_N.cpu()
+        return event
 
     def calibrate(self) -> float:
         """Be no surer than the run's labels justify; returns the share of them that the network repeats."""
@@ -255,6 +278,7 @@ class _Run:
         training.unpack_optimizer("optimizer", self.optimizer, state.arrays)
         training.unpack_generator(self.shuffling, state.arrays["shuffling"])
         training.unpack_generator(self.viewing, state.arrays["viewing"])
+        self.before_N = torch.from_numpy(state.arrays["before"].copy())
         self.fixed_N = torch.from_numpy(state.arrays["fixed"].copy())
         self.latest_N = torch.from_numpy(state.arrays["latest"].copy())
 
@@ -262,6 +286,7 @@ class _Run:
         arrays: Arrays = {
             **training.pack_module("net", self.net),
             **training.pack_optimizer("optimizer", self.optimizer),
+            "before": training.to_numpy(self.before_N),
             "fixed": training.to_numpy(self.fixed_N),
             "latest": training.to_numpy(self.latest_N),
             "shuffling": training.pack_generator(self.shuffling),
@@ -325,8 +350,9 @@ def train_from(
     """Refine the model of a finished run; one snapshot per epoch."""
     original = copy.deepcopy(model.network())  # training changes the model's own weights
     run, is_over = _Run(model, images, config, device, seed), False
+    first: dict[str, float | int] = {}
     if resume is None:
-        run.ask()
+        first = run.ask()
     else:
         run.load(resume)
     while run.epoch < config.epochs and not is_over:
@@ -335,7 +361,8 @@ def train_from(
         run.epoch += 1
         phase = "fixed labels" if run.epoch <= config.warmup else "own labels"
         changed = float((before_N != run.latest_N).double().mean())
-        event = {"phase": phase, **stats.event(), "learned_from": share, "changed": changed}
+        event = {"phase": phase, **stats.event(), "learned_from": share, "changed": changed, **first}
+        first = {}
         event["sharpness"] = float(run.net.get_buffer("sharpness"))
         warnings: tuple[str, ...] = ()
         if run.epoch == config.warmup:
@@ -361,7 +388,7 @@ def _result(run: _Run) -> Clustering:
     found = look(run.net, run.images, run.device)
     model = State(training.pack_module("net", run.net), {"shape": list(run.images.shape)})
     return Clustering(
-        found.labels, found.soft, found.features, model, {"labels_before": training.to_numpy(run.fixed_N)}
+        found.labels, found.soft, found.features, model, {"labels_before": training.to_numpy(run.before_N)}
     )
 
 
