@@ -36,7 +36,7 @@ CPU = torch.device("cpu")
 N = 1000
 
 FIGURES = {
-    "mnist-test": "mnist.npz --where split=1 --clusters 10",
+    "mnist-test": "mnist.npz --where split=1 --size 16 --clusters 10",
     "usps": "usps-9298.npz --clusters 10",
     "cifar10-test": "cifar10-test.npz --clusters 10",
     "tinyimagenet-10": "tinyimagenet-10.npz --size 32 --clusters 10",
