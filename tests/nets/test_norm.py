@@ -4,11 +4,18 @@ import pytest
 import torch
 from torch import nn
 
-from selfsort.nets.norm import batch_statistics, refresh_statistics
+from selfsort.nets.norm import Standardise, batch_statistics, refresh_statistics
 
 
 def network() -> nn.Module:
     return nn.Sequential(nn.Conv2d(1, 3, 3), nn.BatchNorm2d(3), nn.ReLU(), nn.Flatten(), nn.BatchNorm1d(588)).eval()
+
+
+class TestStandardise:
+    def test_by_hand(self) -> None:
+        found = Standardise()(torch.tensor([[[[0.0, 0.4], [0.0, 0.4]]], [[[0.7, 0.7], [0.7, 0.7]]]]))
+        torch.testing.assert_close(found[0, 0, 0], torch.tensor([-0.2, 0.2]) / 0.201)
+        assert not found[1].any()
 
 
 class TestBatchStatistics:

@@ -18,7 +18,8 @@ Where we differ from the paper:
   normalisation uses the statistics of the batch for them (`bn_targets`), the learned ones for prediction (`bn_eval`).
 - Mini-batches of 128, the scripts' for MNIST; the paper has 32. Pools and batches are cut evenly, so none is tiny.
 - The scripts also multiply pixels by a constant while training; the first batch normalisation would undo it.
-- Off by default and not in the paper: the scripts' `aux_weight`, and `entropy_weight` and `starts`, which are ours.
+- Off by default and not in the paper: the scripts' `aux_weight`, and `standardise`, `entropy_weight`,
+  `starts` and `mend_every`, which are ours.
 """
 
 from __future__ import annotations
@@ -68,6 +69,7 @@ class DACConfig(Config):
     width: int = setting(64, "channels of the first block; each further block doubles them", "paper")
     restraint: bool = setting(True, "label features of unit length; off: plain probabilities", "paper")
     centre: bool = setting(True, "take the mean of the whole set off every channel", "code")
+    standardise: bool = setting(False, "show the network each image with mean 0 and variance 1", "ours")
     thresholds: Literal["adaptive", "linear", "single"] = setting(
         "adaptive", "two that move by eta; two that meet after `epochs`; one (DAC*)", "paper"
     )
@@ -220,7 +222,8 @@ def view_policy(config: DACConfig, channels: int) -> Policy:
 def build_network(shape: tuple[int, int, int], config: DACConfig, mean: list[float] | None = None) -> LabelNet:
     """Choose the network for images of this height, width and channel count."""
     height, width, channels = shape
-    return LabelNet(channels, config.n_clusters, plan_network(height, width, config.arch, config.width), mean)
+    plan = plan_network(height, width, config.arch, config.width)
+    return LabelNet(channels, config.n_clusters, plan, mean, standardise=config.standardise)
 
 
 def label_features(a_BK: Tensor, config: DACConfig) -> Tensor:

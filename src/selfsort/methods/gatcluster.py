@@ -18,7 +18,7 @@ Where we differ from the paper and its code:
 - The last iterate is the result; the released code keeps the best one by accuracy against the truth.
 - Cosines are kept within [1e-5, 1 - 1e-5], so that no pair weighs without bound.
 - Images that come gray are not mirrored unless asked for (`flip`); the paper has only colour photographs.
-- Off by default and ours: `bn_targets=batch`, `bn_eval=unchanged`, `schedule=cosine`, `starts`.
+- Off by default and ours: `bn_targets=batch`, `bn_eval=unchanged`, `standardise`, `schedule=cosine`, `starts`, `mend_every`.
 - Convolutions have no bias, which the batch normalisation behind each of them takes away.
 """
 
@@ -104,6 +104,7 @@ class GATClusterConfig(Config):
     grey: bool = setting(True, "the network sees gray images; colour is changed before", "paper")
     mean: tuple[float, ...] = setting((0.0,), "subtracted from the pixels, one number or one per channel", "code")
     std: tuple[float, ...] = setting((1.0,), "divides the pixels, one number or one per channel", "code")
+    standardise: bool = setting(False, "show the network each image with mean 0 and variance 1", "ours")
     flip: Literal["auto"] | float = setting("auto", "chance of mirroring; auto: 0.5, or 0 if images come gray", "code")
     jitter: float = setting(0.3, "brightness and contrast change by up to this factor", "code")
     hue: float = setting(0.2, "hue turns by up to this share of the circle", "code")
@@ -203,7 +204,7 @@ def build_network(shape: tuple[int, int, int], config: GATClusterConfig) -> GATN
         shape,
         plan_network(shape[0], shape[1], config.arch, config.map_side).scaled(config.width),
         config.n_clusters,
-        prepare=Prepare(is_grey, mean, std),
+        prepare=Prepare(is_grey, mean, std, standardise=config.standardise),
         label_relu=config.label_relu,
         has_attention=config.AM,
         attention_kind=config.attention,

@@ -19,6 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from selfsort.errors import invalid
+from selfsort.nets.norm import Standardise
 
 Layer = Literal["top", "top-1", "top-2"]
 
@@ -91,16 +92,6 @@ def _distance_to_goal(plan: tuple[Block, ...], height: int, width: int) -> float
         height, width = block.out_side(height), block.out_side(width)
     area = plan[-1].conv_side(height) * plan[-1].conv_side(width)
     return abs(math.log(area / _GOAL_SIDE**2))
-
-
-class Standardise(nn.Module):
-    """Give each image mean 0 and variance 1, so that its brightness and contrast do not matter; flat ones turn zero."""
-
-    def forward(self, x_BCHW: Tensor) -> Tensor:
-        """Standardise over all pixels and channels of an image."""
-        centred = x_BCHW - x_BCHW.mean(dim=(1, 2, 3), keepdim=True)
-        spread = centred.square().mean(dim=(1, 2, 3), keepdim=True).sqrt()
-        return centred / (spread + 1e-3)
 
 
 class ConvBlock(nn.Module):

@@ -19,6 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from selfsort.errors import invalid
+from selfsort.nets.norm import Standardise
 
 Arch = Literal["code", "code-cifar", "code-dog", "paper"]
 
@@ -108,9 +109,18 @@ def restrain(a_BK: Tensor) -> Tensor:
 class LabelNet(nn.Module):
     """Images in [0, 1] to activations (B, K), the input of softmax and restraint layer."""
 
-    def __init__(self, in_channels: int, n_clusters: int, plan: Plan, mean: Sequence[float] | None = None) -> None:
+    def __init__(
+        self,
+        in_channels: int,
+        n_clusters: int,
+        plan: Plan,
+        mean: Sequence[float] | None = None,
+        *,
+        standardise: bool = False,
+    ) -> None:
         """Build; weights come from torch's global generator. `mean` is taken off the channels of every image."""
         super().__init__()
+        self.standardise = Standardise() if standardise else nn.Identity()
         self.register_buffer("mean", torch.tensor(mean or [0.0] * in_channels).view(1, -1, 1, 1))
         layers: list[nn.Module] = []
         channels = in_channels
@@ -128,14 +138,18 @@ class LabelNet(nn.Module):
 
     def forward(self, x_BCHW: Tensor) -> Tensor:
         """Return the activations (B, K)."""
-        maps_BKHW = self.to_maps(self.body(x_BCHW - self.get_buffer("mean")))
+        maps_BKHW = self.to_maps(self.maps(x_BCHW))
         activations_BK: Tensor = self.head(self.norm(maps_BKHW.mean(dim=(2, 3))))
         return activations_BK
 
     def pooled(self, x_BCHW: Tensor) -> Tensor:
         """Return the features (B, D) below the maps of the clusters, averaged over the picture."""
-        features_BD: Tensor = self.body(x_BCHW - self.get_buffer("mean")).mean(dim=(2, 3))
-        return features_BD
+        return self.maps(x_BCHW).mean(dim=(2, 3))
+
+    def maps(self, x_BCHW: Tensor) -> Tensor:
+        """Return what the last block makes of the images (B, D, h, w)."""
+        maps_BDhw: Tensor = self.body(self.standardise(x_BCHW - self.get_buffer("mean")))
+        return maps_BDhw
 
 
 def _conv(n_in: int, n_out: int, kernel: int, padding: int = 0, stride: int = 1) -> list[nn.Module]:

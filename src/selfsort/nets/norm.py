@@ -1,4 +1,4 @@
-"""Batch normalisation outside of training: by the batch at hand, or by statistics taken afresh."""
+"""Normalisation: of each image, and of batches outside of training, by the batch at hand or by statistics taken afresh."""
 
 from __future__ import annotations
 
@@ -7,6 +7,16 @@ from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
+
+
+class Standardise(nn.Module):
+    """Give each image mean 0 and variance 1, so that its brightness and contrast do not matter; flat ones turn zero."""
+
+    def forward(self, x_BCHW: Tensor) -> Tensor:
+        """Standardise over all pixels and channels of an image."""
+        centred = x_BCHW - x_BCHW.mean(dim=(1, 2, 3), keepdim=True)
+        spread = centred.square().mean(dim=(1, 2, 3), keepdim=True).sqrt()
+        return centred / (spread + 1e-3)
 
 
 @contextmanager
