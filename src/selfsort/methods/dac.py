@@ -27,7 +27,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, NamedTuple
 
@@ -37,15 +36,17 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from selfsort import distributed, training
-from selfsort.config import Config, setting
-from selfsort.data.augment import Affine, ChannelShift, Flip, Policy, Primitive, augment
+from selfsort.data.augment import augment
 from selfsort.errors import InvalidInput
 from selfsort.mending import is_due, mend
+from selfsort.methods._dac_settings import DACConfig, view_policy
 from selfsort.nets.labelnet import LAYERS, LabelNet, plan_network, restrain
 from selfsort.nets.norm import batch_statistics
 from selfsort.starts import train_steadiest
 from selfsort.steadiness import judge_by
 from selfsort.types import F32, I64, Arrays, Assignment, Clustering, Images, Method, Snapshot, State
+
+__all__ = ["METHOD", "DACConfig", "DACModel", "restore", "train", "view_policy"]
 
 # Cosines are kept away from 0 and 1: with rounding, log(1 - s) of an image with itself would be no number.
 _EPS = 1e-5
@@ -55,67 +56,6 @@ _LOWER_SLOPE = 0.1
 _N_KEPT = 1000
 # Images that a saved run is predicted in at a time; whatever depends on the cutting must repeat it.
 _BLOCK = 4096
-
-
-@dataclass(frozen=True, kw_only=True)
-class DACConfig(Config):
-    """Settings of DAC."""
-
-    arch: Literal["code", "code-cifar", "code-dog", "paper"] = setting(
-        "code",
-        "network: of the released scripts (by image size, or those for CIFAR, ImageNet-Dog) or the paper",
-        "code",
-    )
-    width: int = setting(64, "channels of the first block; each further block doubles them", "paper")
-    restraint: bool = setting(True, "label features of unit length; off: plain probabilities", "paper")
-    centre: bool = setting(True, "take the mean of the whole set off every channel", "code")
-    standardise: bool = setting(False, "show the network each image with mean 0 and variance 1", "ours")
-    thresholds: Literal["adaptive", "linear", "single"] = setting(
-        "adaptive", "two that move by eta; two that meet after `epochs`; one (DAC*)", "paper"
-    )
-    upper: float = setting(0.95, "two thresholds: where the upper one starts", "paper, by a re-implementation")
-    lower: float = setting(0.455, "two thresholds: where the lower one starts", "paper, by a re-implementation")
-    eta: float = setting(0.009, "adaptive: step of lambda per epoch", "paper, by a re-implementation")
-    single_start: float = setting(0.9, "single: where the threshold starts", "code")
-    single_end: float = setting(0.5, "single: where it is in the last epoch", "code")
-    pair_loss: Literal["bce", "mse"] = setting("bce", "cross-entropy or squared error of the pairs", "paper")
-    aux_weight: float = setting(0.0, "weight of agreement with the pool's label features; scripts: 1 or 10", "code")
-    entropy_weight: float = setting(0.0, "weight of using all clusters, against collapse; not in the paper", "ours")
-    epochs: int = setting(50, "passes over all pools, at most; adaptive ends when the thresholds meet", "code")
-    pool_size: int = setting(1000, "images that targets are computed for at a time", "code")
-    inner_epochs: int = setting(5, "times each pool is trained on; 10 for other data than MNIST", "code")
-    repeats: int = setting(1, "times each mini-batch is trained on in a row; 2 for other data than MNIST", "code")
-    batch_size: int = setting(128, "images per step; the paper has 32", "code")
-    lr: float = setting(0.001, "learning rate of RMSProp", "paper")
-    schedule: Literal["constant", "cosine"] = setting(
-        "constant", "of the learning rate; cosine falls to 0", "code; cosine ours"
-    )
-    starts: int = setting(1, "random starts, of which the steadiest goes on; not in the paper", "ours")
-    start_pools: int = setting(10, "pools that each start is trained on, if there are several", "ours")
-    mend_every: int = setting(0, "pools between exchanges of a bad cut for a better one; 0: none", "ours")
-    bn_targets: Literal["batch", "running"] = setting("batch", "statistics for targets: the batch's or learned", "code")
-    bn_eval: Literal["running", "batch"] = setting("running", "statistics for labels: learned, or the batch's (code)")
-    rotate: float = setting(10.0, "turn training images by up to so many degrees", "code")
-    shift: float = setting(0.1, "move them by up to this share of the side", "code")
-    zoom: float = setting(0.05, "stretch each axis by up to this share", "code")
-    channel_shift: float = setting(0.05, "brighten each channel by up to this share", "code")
-    flip: Literal["auto", "on", "off"] = setting("auto", "mirror half of them; auto: colour yes, gray no", "code")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for name in ("width", "epochs", "inner_epochs", "repeats", "starts", "start_pools"):
-            self.require(name, getattr(self, name) >= 1, "be at least 1")
-        for name in ("pool_size", "batch_size"):
-            self.require(name, getattr(self, name) >= 2, "be at least 2, for batch normalisation")
-        for name in ("upper", "lower", "single_start", "single_end"):
-            self.require(name, 0 <= getattr(self, name) <= 1, "be between 0 and 1")
-        self.require("upper", self.upper > self.lower, f"be above lower ({self.lower:g})")
-        for name in ("eta", "lr"):
-            self.require(name, getattr(self, name) > 0, "be positive")
-        for name in ("aux_weight", "entropy_weight", "mend_every", "rotate", "shift", "channel_shift"):
-            self.require(name, getattr(self, name) >= 0, "be at least 0")
-        self.require("channel_shift", self.channel_shift <= 1, "be at most 1")
-        self.require("zoom", 0 <= self.zoom < 1, "be at least 0 and below 1")
 
 
 # --- equations -----------------------------------------------------------------------------------------------------
@@ -204,19 +144,6 @@ def entropy_gap(a_BK: Tensor) -> Tensor:
 
 
 # --- network and views ---------------------------------------------------------------------------------------------
-
-
-def view_policy(config: DACConfig, channels: int) -> Policy:
-    """List the changes of training images."""
-    zoom = (1 - config.zoom, 1 + config.zoom)
-    policy: list[Primitive] = []
-    if config.rotate or config.shift or config.zoom:
-        policy.append(Affine(rotate=config.rotate, translate=config.shift, zoom=zoom))
-    if config.channel_shift:
-        policy.append(ChannelShift(amount=config.channel_shift))
-    if config.flip == "on" or (config.flip == "auto" and channels == 3):
-        policy.append(Flip())
-    return tuple(policy)
 
 
 def build_network(shape: tuple[int, int, int], config: DACConfig, mean: list[float] | None = None) -> LabelNet:

@@ -1,4 +1,4 @@
-"""Normalisation: of each image, and of batches outside of training, by the batch at hand or by statistics taken afresh."""
+"""Normalisation: of each image; and of batches outside of training, by the batch at hand or by fresh statistics."""
 
 from __future__ import annotations
 

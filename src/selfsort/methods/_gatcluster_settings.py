@@ -1,0 +1,98 @@
+"""Settings of GATCluster, and how they change images."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from selfsort.config import Config, setting
+from selfsort.data.augment import Affine, ColourJitter, Flip, Policy
+
+
+@dataclass(frozen=True, kw_only=True)
+class GATClusterConfig(Config):
+    """Settings, under the paper's names where it has any."""
+
+    M: int = setting(1000, "images of a large batch, whose targets are computed together", "paper")
+    m1: int = setting(200, "images at a time in step 1; changes memory, not results (unless bn_targets=batch)", "code")
+    m2: int = setting(32, "images at a time in step 2", "paper")
+    repeats: int = setting(8, "passes of step 2 over each large batch", "code")
+    iterations: int = setting(6000, "large batches in all", "code")
+    eval_every: int = setting(5, "large batches between looks at all images", "code")
+    starts: int = setting(1, "random starts, of which the steadiest goes on; not in the paper", "ours")
+    start_iterations: int = setting(50, "large batches that each start is trained on, if there are several", "ours")
+    lr: float = setting(1e-3, "learning rate of Adam", "paper")
+    schedule: Literal["constant", "cosine"] = setting(
+        "constant", "of the learning rate; cosine falls to 0", "paper; cosine ours"
+    )
+    TI: bool = setting(True, "task: a changed image keeps its label (transformation invariance)", "paper")
+    SM: bool = setting(True, "task: pairs are alike or different (separability maximisation)", "paper")
+    EA: bool = setting(True, "task: all clusters are used (entropy analysis)", "paper")
+    AM: bool = setting(True, "task: attention says the same (attention mapping); off drops the module", "paper")
+    w_ti: float = setting(5.0, "weight of TI", "paper")
+    w_sm: float = setting(1.0, "weight of SM", "paper")
+    w_ea: float = setting(3.0, "weight of EA", "paper")
+    w_am: float = setting(5.0, "weight of AM", "paper")
+    entropy_batch: int = setting(0, "images over which EA averages; 0: those of the small batch", "code")
+    kmeans_on: Literal["ta", "l"] = setting("ta", "what k-means sees in step 1", "code")
+    n_restarts: int = setting(20, "starts of k-means in step 1", "code")
+    mend_every: int = setting(0, "large batches between exchanges of a bad cut for a better one; 0: none", "ours")
+    bn_targets: Literal["running", "batch"] = setting(
+        "running", "statistics for targets: learned ones, or those of the m1 images at hand", "code; batch ours"
+    )
+    bn_eval: Literal["learned", "unchanged"] = setting(
+        "learned", "statistics for labels: learned from changed images, or taken from unchanged ones", "code; ours"
+    )
+    min_share: float = setting(0.1, "smallest cluster of k-means that is trusted, as a share of M / k", "code")
+    arch: Literal["auto", "stl", "dog-96", "dog-128", "cifar", "small"] = setting(
+        "auto", "stem of the image module: by image size, or that of an experiment", "paper"
+    )
+    map_side: int = setting(0, "side of the attention map; 0: the first that is 7 or less", "paper")
+    width: float = setting(1.0, "factor on the channels of the image module")
+    attention: Literal["gaussian", "soft"] = setting("gaussian", "one Gaussian bump, or any map (soft)", "paper")
+    attention_conv: bool = setting(True, "1x1 convolution before the attention parameters (STL-10: on)", "code")
+    label_relu: bool = setting(False, "ReLU after the label module's convolution (ImageNet-10: on)", "code")
+    a0: float = setting(0.1, "width of the bump at delta = 1; the paper prints 0.05, its code has 0.1", "code")
+    tied: bool = setting(False, "use delta for mu_y as well, as the released code does", "code")
+    grey: bool = setting(True, "the network sees gray images; colour is changed before", "paper")
+    mean: tuple[float, ...] = setting((0.0,), "subtracted from the pixels, one number or one per channel", "code")
+    std: tuple[float, ...] = setting((1.0,), "divides the pixels, one number or one per channel", "code")
+    standardise: bool = setting(False, "show the network each image with mean 0 and variance 1", "ours")
+    flip: Literal["auto"] | float = setting("auto", "chance of mirroring; auto: 0.5, or 0 if images come gray", "code")
+    jitter: float = setting(0.3, "brightness and contrast change by up to this factor", "code")
+    hue: float = setting(0.2, "hue turns by up to this share of the circle", "code")
+    rotate: float = setting(10.0, "degrees of rotation, either way", "code")
+    translate: float = setting(0.1, "shift as a share of the side, either way", "code")
+    scale: tuple[float, float] = setting((0.8, 1.2), "smallest and largest factor of size", "code")
+    shear: float = setting(10.0, "degrees of shear, either way", "code")
+    augment_once: bool = setting(True, "change a large batch once for all repeats; off: anew for each", "code")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("M", "m2"):
+            self.require(name, getattr(self, name) >= 2, "be at least 2, for batch normalisation")
+        self.require("M", self.n_clusters <= self.M, f"be at least the number of clusters ({self.n_clusters})")
+        for name in ("m1", "repeats", "iterations", "eval_every", "starts", "start_iterations", "n_restarts"):
+            self.require(name, getattr(self, name) >= 1, "be at least 1")
+        for name in ("lr", "width", "a0"):
+            self.require(name, getattr(self, name) > 0, "be positive")
+        for name in ("w_ti", "w_sm", "w_ea", "w_am", "min_share", "entropy_batch", "map_side", "mend_every"):
+            self.require(name, getattr(self, name) >= 0, "be at least 0")
+        self.require("mend_every", self.mend_every % self.eval_every == 0, f"be a multiple of {self.eval_every}")
+        for name in ("mean", "std"):
+            n_allowed = (1,) if self.grey else (1, 3)
+            self.require(name, len(getattr(self, name)) in n_allowed, "hold one number, or three for colour")
+        self.require("std", min(self.std) > 0, "be positive")
+        self.require("flip", self.flip == "auto" or 0 <= self.flip <= 1, "be auto or between 0 and 1")
+        self.require("TI", self.TI or self.SM or self.AM, "be on if SM and AM are off", "Leave one of them on.")
+        view_policy(self, 3)  # refuses changes that cannot be made
+
+
+def view_policy(config: GATClusterConfig, channels: int) -> Policy:
+    """Return the changes of an image; the network itself makes it gray afterwards."""
+    flip = (0.5 if channels == 3 else 0.0) if config.flip == "auto" else config.flip
+    return (
+        Flip(p=flip),
+        ColourJitter(brightness=config.jitter, contrast=config.jitter, hue=config.hue if channels == 3 else 0.0),
+        Affine(rotate=config.rotate, translate=config.translate, scale=config.scale, shear=config.shear, fill="zero"),
+    )
