@@ -23,6 +23,7 @@ from selfsort.methods.gatcluster import (
     attention_loss,
     balanced_target,
     entropy_loss,
+    look,
     relation_loss,
     relations,
     restore,
@@ -288,6 +289,18 @@ class TestViews:
     def test_gray_images_are_not_mirrored_unless_asked_for(self) -> None:
         assert view_policy(GATClusterConfig(n_clusters=2), 1)[0] == Flip(p=0.0)
         assert view_policy(GATClusterConfig(n_clusters=2, flip=0.5), 1)[0] == Flip(p=0.5)
+
+    def test_the_edge_may_be_drawn_out(self) -> None:
+        assert view_policy(GATClusterConfig(n_clusters=2, fill="nearest"), 3)[2].fill == "nearest"  # type: ignore[attr-defined]
+
+    def test_a_standardised_run_does_not_see_brightness(self) -> None:
+        images = shapes(12, size=16)[0]
+        darker = Images((images.pixels // 2 + 20).astype(np.uint8))
+        plain, standardised = (_Run(images, replace(QUICK, standardise=on), CPU, seed=0).net for on in (False, True))
+        change = [
+            np.abs(look(net, images, CPU).features - look(net, darker, CPU).features) for net in (plain, standardised)
+        ]
+        assert change[1].max() < 0.1 * change[0].max()
 
     def test_colour_changes_before_it_turns_gray(self) -> None:
         images = shapes(8, size=16, channels=3)[0]

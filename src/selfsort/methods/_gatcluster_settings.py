@@ -65,6 +65,9 @@ class GATClusterConfig(Config):
     translate: float = setting(0.1, "shift as a share of the side, either way", "code")
     scale: tuple[float, float] = setting((0.8, 1.2), "smallest and largest factor of size", "code")
     shear: float = setting(10.0, "degrees of shear, either way", "code")
+    fill: Literal["zero", "nearest"] = setting(
+        "zero", "what moved images uncover: black, or the edge drawn out", "code"
+    )
     augment_once: bool = setting(True, "change a large batch once for all repeats; off: anew for each", "code")
 
     def __post_init__(self) -> None:
@@ -94,5 +97,7 @@ def view_policy(config: GATClusterConfig, channels: int) -> Policy:
     return (
         Flip(p=flip),
         ColourJitter(brightness=config.jitter, contrast=config.jitter, hue=config.hue if channels == 3 else 0.0),
-        Affine(rotate=config.rotate, translate=config.translate, scale=config.scale, shear=config.shear, fill="zero"),
+        Affine(
+            rotate=config.rotate, translate=config.translate, scale=config.scale, shear=config.shear, fill=config.fill
+        ),
     )
