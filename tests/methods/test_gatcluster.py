@@ -13,6 +13,7 @@ from tests.oracles import gatcluster as oracle
 from torch import Tensor
 
 from selfsort import mending
+from selfsort.classic.kmeans import kmeans
 from selfsort.data.augment import Affine, ColourJitter, Flip
 from selfsort.data.synthetic import shapes
 from selfsort.errors import InvalidInput
@@ -22,8 +23,8 @@ from selfsort.methods.gatcluster import (
     _Run,
     attention_loss,
     balanced_target,
+    comparable,
     entropy_loss,
-    look,
     relation_loss,
     relations,
     restore,
@@ -34,6 +35,7 @@ from selfsort.methods.gatcluster import (
 )
 from selfsort.metrics.external import accuracy
 from selfsort.nets.norm import batch_statistics
+from selfsort.training import derive_seed
 from selfsort.types import Clustering, Images, Snapshot, State
 
 CPU = torch.device("cpu")
@@ -279,6 +281,14 @@ class TestTheorem:
         assert float(loss) == pytest.approx(-1, abs=1e-3)
 
 
+class TestComparable:
+    def test_by_hand(self) -> None:
+        # Columns (1, 3) and (10, 30) both become (-1, 1), the constant one 0; rows then have unit length.
+        found = comparable(torch.tensor([[1.0, 10.0, 5.0], [3.0, 30.0, 5.0]]))
+        expected = torch.tensor([[-1.0, -1.0, 0.0], [1.0, 1.0, 0.0]]) / 2**0.5
+        torch.testing.assert_close(found, expected, rtol=0, atol=1e-4)
+
+
 class TestViews:
     def test_the_published_changes_in_order(self) -> None:
         flip, jitter, affine = view_policy(GATClusterConfig(n_clusters=2), 3)
@@ -289,18 +299,6 @@ class TestViews:
     def test_gray_images_are_not_mirrored_unless_asked_for(self) -> None:
         assert view_policy(GATClusterConfig(n_clusters=2), 1)[0] == Flip(p=0.0)
         assert view_policy(GATClusterConfig(n_clusters=2, flip=0.5), 1)[0] == Flip(p=0.5)
-
-    def test_the_edge_may_be_drawn_out(self) -> None:
-        assert view_policy(GATClusterConfig(n_clusters=2, fill="nearest"), 3)[2].fill == "nearest"  # type: ignore[attr-defined]
-
-    def test_a_standardised_run_does_not_see_brightness(self) -> None:
-        images = shapes(12, size=16)[0]
-        darker = Images((images.pixels // 2 + 20).astype(np.uint8))
-        plain, standardised = (_Run(images, replace(QUICK, standardise=on), CPU, seed=0).net for on in (False, True))
-        change = [
-            np.abs(look(net, images, CPU).features - look(net, darker, CPU).features) for net in (plain, standardised)
-        ]
-        assert change[1].max() < 0.1 * change[0].max()
 
     def test_colour_changes_before_it_turns_gray(self) -> None:
         images = shapes(8, size=16, channels=3)[0]
@@ -358,6 +356,19 @@ class TestPool:
         with torch.no_grad():
             expected = torch.cat([run.net.label(run.pixels.floats(part)) for part in (rows[:21], rows[21:])])
         torch.testing.assert_close(run.label_features(rows), expected)
+
+    def test_k_means_may_see_the_features_of_images(self, pictures: Images) -> None:
+        run = _Run(pictures, replace(QUICK, M=40, m1=40, kmeans_on="features", min_share=0.0), CPU, seed=0)
+        pool = run.prepare_pool(0)
+        run.net.eval()
+        with torch.no_grad():
+            l_MK, features_MD, _ = run.net.describe(run.pixels.floats(pool.rows))
+        torch.testing.assert_close(pool.t, balanced_target(l_MK, 1))
+        seed = derive_seed(0, "k-means 0")
+        expected = kmeans(comparable(features_MD).numpy(), 4, seed=seed, n_restarts=2).labels
+        assert accuracy(pool.c.numpy(), expected) == 1
+        on_targets = _Run(pictures, replace(QUICK, M=40, m1=40, min_share=0.0), CPU, seed=0).prepare_pool(0)
+        assert accuracy(pool.c.numpy(), on_targets.c.numpy()) < 1
 
     def test_m1_does_not_change_results(self, pictures: Images) -> None:
         pools = [_Run(pictures, replace(QUICK, m1=m1), CPU, seed=0).prepare_pool(0) for m1 in (1, 7, 60, 500)]
@@ -437,6 +448,7 @@ class TestTraining:
             {"attention": "soft"},
             {"attention_conv": False, "label_relu": True},
             {"kmeans_on": "l"},
+            {"kmeans_on": "features"},
             {"augment_once": False},
             {"entropy_batch": 60},
             {"mean": (0.449,), "std": (0.226,)},

@@ -34,7 +34,9 @@ class GATClusterConfig(Config):
     w_ea: float = setting(3.0, "weight of EA", "paper")
     w_am: float = setting(5.0, "weight of AM", "paper")
     entropy_batch: int = setting(0, "images over which EA averages; 0: those of the small batch", "code")
-    kmeans_on: Literal["ta", "l"] = setting("ta", "what k-means sees in step 1", "code")
+    kmeans_on: Literal["ta", "l", "features"] = setting(
+        "ta", "what k-means sees in step 1: targets, label features, or features of the image module", "code; ours"
+    )
     n_restarts: int = setting(20, "starts of k-means in step 1", "code")
     mend_every: int = setting(0, "large batches between exchanges of a bad cut for a better one; 0: none", "ours")
     bn_targets: Literal["running", "batch"] = setting(
@@ -57,7 +59,6 @@ class GATClusterConfig(Config):
     grey: bool = setting(True, "the network sees gray images; colour is changed before", "paper")
     mean: tuple[float, ...] = setting((0.0,), "subtracted from the pixels, one number or one per channel", "code")
     std: tuple[float, ...] = setting((1.0,), "divides the pixels, one number or one per channel", "code")
-    standardise: bool = setting(False, "show the network each image with mean 0 and variance 1", "ours")
     flip: Literal["auto"] | float = setting("auto", "chance of mirroring; auto: 0.5, or 0 if images come gray", "code")
     jitter: float = setting(0.3, "brightness and contrast change by up to this factor", "code")
     hue: float = setting(0.2, "hue turns by up to this share of the circle", "code")
@@ -65,9 +66,6 @@ class GATClusterConfig(Config):
     translate: float = setting(0.1, "shift as a share of the side, either way", "code")
     scale: tuple[float, float] = setting((0.8, 1.2), "smallest and largest factor of size", "code")
     shear: float = setting(10.0, "degrees of shear, either way", "code")
-    fill: Literal["zero", "nearest"] = setting(
-        "zero", "what moved images uncover: black, or the edge drawn out", "code"
-    )
     augment_once: bool = setting(True, "change a large batch once for all repeats; off: anew for each", "code")
 
     def __post_init__(self) -> None:
@@ -97,7 +95,5 @@ def view_policy(config: GATClusterConfig, channels: int) -> Policy:
     return (
         Flip(p=flip),
         ColourJitter(brightness=config.jitter, contrast=config.jitter, hue=config.hue if channels == 3 else 0.0),
-        Affine(
-            rotate=config.rotate, translate=config.translate, scale=config.scale, shear=config.shear, fill=config.fill
-        ),
+        Affine(rotate=config.rotate, translate=config.translate, scale=config.scale, shear=config.shear, fill="zero"),
     )

@@ -18,8 +18,8 @@ Where we differ from the paper and its code:
 - The last iterate is the result; the released code keeps the best one by accuracy against the truth.
 - Cosines are kept within [1e-5, 1 - 1e-5], so that no pair weighs without bound.
 - Images that come gray are not mirrored unless asked for (`flip`); the paper has only colour photographs.
-- Off by default and ours: `bn_targets=batch`, `bn_eval=unchanged`, `standardise`, `schedule=cosine`, `starts`,
-  `mend_every`.
+- Off by default and ours: `bn_targets=batch`, `bn_eval=unchanged`, `kmeans_on=features`, `schedule=cosine`,
+  `starts`, `mend_every`.
 - Convolutions have no bias, which the batch normalisation behind each of them takes away.
 """
 
@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -69,6 +69,12 @@ def balanced_target(l_MK: Tensor, power: int) -> Tensor:
     weighed_MK = l_MK.pow(power) / (l_MK.sum(dim=0) + _EPS)
     # A plain quotient: rows must sum to one even where every entry is tiny.
     return weighed_MK / weighed_MK.sum(dim=1, keepdim=True).clamp(min=1e-30)
+
+
+def comparable(features_MD: Tensor) -> Tensor:
+    """Give each feature mean 0 and deviation 1 over a large batch, then each image unit length; ours."""
+    centred_MD = features_MD - features_MD.mean(dim=0)
+    return F.normalize(centred_MD / (centred_MD.square().mean(dim=0).sqrt() + _EPS), dim=1)
 
 
 def trusted_clusters(c_M: Tensor, n_clusters: int, min_share: float) -> tuple[Tensor, bool]:
@@ -127,7 +133,7 @@ def build_network(shape: tuple[int, int, int], config: GATClusterConfig) -> GATN
         shape,
         plan_network(shape[0], shape[1], config.arch, config.map_side).scaled(config.width),
         config.n_clusters,
-        prepare=Prepare(is_grey, mean, std, standardise=config.standardise),
+        prepare=Prepare(is_grey, mean, std),
         label_relu=config.label_relu,
         has_attention=config.AM,
         attention_kind=config.attention,
@@ -233,14 +239,23 @@ class _Run:
         return order[place * self.n_pool : (place + 1) * self.n_pool]
 
     def label_features(self, rows_M: Tensor) -> Tensor:
-        """Step 1: label features of unchanged images, in evaluation mode."""
+        """Step 1: label features of unchanged images."""
+        return self.of_unchanged(rows_M, self.net.label)
+
+    def all_features(self, rows_M: Tensor) -> tuple[Tensor, Tensor]:
+        """Step 1: label features and features of the image module, of unchanged images."""
+        found = self.of_unchanged(rows_M, lambda x_BCHW: torch.cat(self.net.describe(x_BCHW)[:2], dim=1))
+        return found[:, : self.config.n_clusters], found[:, self.config.n_clusters :]
+
+    def of_unchanged(self, rows_M: Tensor, compute: Callable[[Tensor], Tensor]) -> Tensor:
+        """Compute something of images as they are, in parts of m1, in evaluation mode."""
         self.net.eval()
         is_own = self.config.bn_targets == "batch"
         with torch.inference_mode(), batch_statistics(self.net) if is_own else nullcontext():
             # Parts of equal size where an image's label depends on the others: none may be tiny.
             n_parts = max(1, len(rows_M) // self.config.m1)
             parts = torch.tensor_split(rows_M, n_parts) if is_own else torch.split(rows_M, self.config.m1)
-            found = torch.cat([self.net.label(self.pixels.floats(rows)) for rows in parts])
+            found = torch.cat([compute(self.pixels.floats(rows)) for rows in parts])
         # A copy made outside may take part in what is differentiated later.
         return found.clone()
 
@@ -262,11 +277,16 @@ class _Run:
         self.views = training.torch_generator(self.seed, f"views {iteration}", self.device)
         if not config.augment_once:  # else all processes make all views
             distributed.own_stream(self.views)
-        l_MK = self.label_features(rows_M)
+        if config.kmeans_on == "features":
+            l_MK, features_MD = self.all_features(rows_M)
+        else:
+            l_MK = features_MD = self.label_features(rows_M)
         t_MK, ta_MK = balanced_target(l_MK, 1), balanced_target(l_MK, 2)
         c_M, is_guarded = torch.arange(len(rows_M), device=self.device), False
         if config.SM:
-            points: F32 = training.to_numpy(ta_MK if config.kmeans_on == "ta" else l_MK)
+            points: F32 = training.to_numpy(
+                {"ta": ta_MK, "l": l_MK, "features": comparable(features_MD)}[config.kmeans_on]
+            )
             seed = training.derive_seed(self.seed, f"k-means {iteration}")
             found = kmeans(points, config.n_clusters, seed=seed, n_restarts=config.n_restarts).labels
             c_M, is_guarded = trusted_clusters(

@@ -19,7 +19,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from selfsort.errors import invalid
-from selfsort.nets.norm import Standardise
 
 Arch = Literal["auto", "stl", "dog-96", "dog-128", "cifar", "small"]
 AttentionKind = Literal["gaussian", "soft"]
@@ -138,13 +137,10 @@ def gaussian_map(parameters_B3: Tensor, height: int, width: int, *, a0: float = 
 
 
 class Prepare(nn.Module):
-    """Colour to gray if asked for, then subtract a mean and divide by a deviation, fixed ones or the image's own."""
+    """Colour to gray if asked for, then subtract a mean and divide by a deviation."""
 
-    def __init__(
-        self, is_grey: bool, mean: tuple[float, ...], std: tuple[float, ...], *, standardise: bool = False
-    ) -> None:
+    def __init__(self, is_grey: bool, mean: tuple[float, ...], std: tuple[float, ...]) -> None:
         super().__init__()
-        self.standardise = Standardise() if standardise else nn.Identity()
         self.is_grey, self.is_plain = is_grey, set(mean) == {0.0} and set(std) == {1.0}
         # Constants of the settings, so not part of what is saved.
         self.register_buffer("luma", torch.tensor(_LUMA)[:, None, None], persistent=False)
@@ -160,10 +156,7 @@ class Prepare(nn.Module):
     def forward(self, x_BCHW: Tensor) -> Tensor:
         """Return what the first convolution sees; gray images stay as they are."""
         x_BCHW = self.grey(x_BCHW)
-        if not self.is_plain:
-            x_BCHW = (x_BCHW - self.get_buffer("mean")) / self.get_buffer("std")
-        seen_BCHW: Tensor = self.standardise(x_BCHW)
-        return seen_BCHW
+        return x_BCHW if self.is_plain else (x_BCHW - self.get_buffer("mean")) / self.get_buffer("std")
 
 
 class ConvUnit(nn.Module):
