@@ -23,6 +23,8 @@ class Recipe:
     image_shape: tuple[int, int, int] | None = None
     """Height, width, channels it was published for; None if it fits any."""
     is_cpu_sized: bool = False
+    channels: int | None = None
+    """Of the images it is meant for; None if that does not matter."""
 
 
 @dataclass(frozen=True)
@@ -117,6 +119,11 @@ _STL: dict[str, Any] = {"arch": "stl", "map_side": 6}
 _CIFAR: dict[str, Any] = {"arch": "cifar", "map_side": 5}
 _COLOUR: dict[str, Any] = {"grey": False, "mean": (0.447, 0.440, 0.407), "std": (1.0, 1.0, 1.0)}
 
+_GAT_CPU: dict[str, Any] = {
+    **{"width": 0.25, "repeats": 2, "n_restarts": 5, "w_ea": 1.0, "bn_targets": "batch", "bn_eval": "unchanged"},
+    **{"rotate": 20.0, "translate": 0.15, "scale": (0.7, 1.3), "shear": 20.0, "augment_once": False},
+}
+
 _GAT: tuple[Recipe, ...] = (
     *(
         Recipe(name, "gatcluster", settings, _GAT_SOURCE.format(source), (side, side, 3))
@@ -138,13 +145,24 @@ _GAT: tuple[Recipe, ...] = (
         )
     ),
     Recipe(
+        "cpu-photos",
+        "gatcluster",
+        {
+            **_GAT_CPU,
+            **{"m2": 32, "lr": 0.001, "iterations": 75, "eval_every": 15},
+            **{"kmeans_on": "features", "w_sm": 5.0, "even_light": True},
+        },
+        "ours: a quarter of the channels, short, k-means on features that count for more, even light, stronger changes",
+        is_cpu_sized=True,
+        channels=3,
+    ),
+    Recipe(
         "cpu",
         "gatcluster",
         {
-            **{"width": 0.25, "m2": 128, "repeats": 2, "iterations": 150, "eval_every": 25, "lr": 0.002},
-            **{"n_restarts": 5, "w_ea": 1.0, "bn_targets": "batch", "bn_eval": "unchanged"},
+            **_GAT_CPU,
+            **{"m2": 128, "lr": 0.002, "iterations": 150, "eval_every": 25},
             **{"starts": 6, "start_iterations": 50, "mend_every": 25},
-            **{"rotate": 20.0, "translate": 0.15, "scale": (0.7, 1.3), "shear": 20.0, "augment_once": False},
         },
         "ours: a quarter of the channels, short, the best of six starts, mended, a third of EA, stronger changes",
         is_cpu_sized=True,
@@ -278,6 +296,6 @@ def choose_recipe(method: str, name: str, shape: tuple[int, int, int], has_accel
                 return Choice(recipe, f"chosen: published for {shape[0]}x{shape[1]}x{shape[2]} images")
     else:
         for recipe in known:
-            if recipe.is_cpu_sized and recipe.image_shape in (None, shape):
+            if recipe.is_cpu_sized and recipe.image_shape in (None, shape) and recipe.channels in (None, shape[2]):
                 return Choice(recipe, "chosen: sized for a CPU, no accelerator was found")
     return Choice(default, "chosen: no recipe is closer to these images")

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from selfsort import distributed, training
 from selfsort.data.augment import Policy, augment
-from selfsort.types import Images, State
+from selfsort.types import State
 
 _N_JUDGED, _BLOCK = 4000, 200
 
@@ -74,10 +74,9 @@ def steadiness(
 def judge_by(
     build: Callable[[], Net],
     label: Callable[[Net, Tensor], Tensor],
-    images: Images,
+    pixels: training.PixelTensor,
     policy: Policy,
     n_clusters: int,
-    device: torch.device,
 ) -> Callable[[State], float]:
     """Return what tells the steadiness of a saved state.
 
@@ -86,10 +85,9 @@ def judge_by(
 
     def judge(state: State) -> float:
         with training.seeded_init(0):
-            net = build().to(device)
+            net = build().to(pixels.device)
         training.unpack_module("net", net, state.arrays)
         net.eval()
-        pixels = training.PixelTensor(images, device)
         return steadiness(lambda x_BCHW: label(net, x_BCHW).argmax(dim=1), pixels, policy, n_clusters)
 
     return judge

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 
 from selfsort import distributed
 from selfsort.errors import InvalidInput, TrainingFailed, invalid
+from selfsort.nets.norm import even_light
 from selfsort.progress import track
 from selfsort.types import Arrays, Images, State
 
@@ -82,9 +83,10 @@ class PixelTensor:
     which is the faster layout for convolutions on a CPU.
     """
 
-    def __init__(self, images: Images, device: torch.device) -> None:
+    def __init__(self, images: Images, device: torch.device, *, is_even: bool = False) -> None:
+        """Borrow the images; with `is_even` their brightness and contrast are made the same."""
         self._bytes_NHWC = _borrow(images.pixels)
-        self.device = device
+        self.device, self.is_even = device, is_even
 
     def __len__(self) -> int:
         return len(self._bytes_NHWC)
@@ -95,7 +97,8 @@ class PixelTensor:
 
     def floats(self, idx: Tensor) -> Tensor:
         """Return the batch scaled to [0, 1]."""
-        return self.bytes(idx).float().mul_(1 / 255)
+        x_BCHW = self.bytes(idx).float().mul_(1 / 255)
+        return even_light(x_BCHW) if self.is_even else x_BCHW
 
     def chunks(self, size: int) -> Iterator[Tensor]:
         """Walk over all images in order: index tensors of at most `size`."""

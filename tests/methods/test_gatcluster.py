@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.oracles import gatcluster as oracle
 from torch import Tensor
 
-from selfsort import mending
+from selfsort import mending, training
 from selfsort.classic.kmeans import kmeans
 from selfsort.data.augment import Affine, ColourJitter, Flip
 from selfsort.data.synthetic import shapes
@@ -34,6 +34,7 @@ from selfsort.methods.gatcluster import (
     view_policy,
 )
 from selfsort.metrics.external import accuracy
+from selfsort.nets.attention import LabelPath
 from selfsort.nets.norm import batch_statistics
 from selfsort.training import derive_seed
 from selfsort.types import Clustering, Images, Snapshot, State
@@ -299,6 +300,18 @@ class TestViews:
     def test_gray_images_are_not_mirrored_unless_asked_for(self) -> None:
         assert view_policy(GATClusterConfig(n_clusters=2), 1)[0] == Flip(p=0.0)
         assert view_policy(GATClusterConfig(n_clusters=2, flip=0.5), 1)[0] == Flip(p=0.5)
+
+    def test_in_even_light_brightness_does_not_matter(self) -> None:
+        bright = shapes(12, size=16)[0]
+        dark = Images((bright.pixels // 2 + 20).astype(np.uint8))
+        change = []
+        for is_even in (False, True):
+            run = _Run(bright, replace(QUICK, even_light=is_even), CPU, seed=0)
+            seen = [gatcluster.look(run.net, images, CPU).features for images in (bright, dark)]
+            change.append(float(np.abs(seen[0] - seen[1]).max() / np.abs(seen[0]).max()))
+            exported = LabelPath(run.net.eval())(training.PixelTensor(dark, CPU).floats(torch.arange(len(dark))))[1]
+            np.testing.assert_allclose(exported.detach().numpy(), seen[1], rtol=1e-4, atol=1e-6)
+        assert change[1] < 0.3 * change[0]
 
     def test_colour_changes_before_it_turns_gray(self) -> None:
         images = shapes(8, size=16, channels=3)[0]

@@ -59,6 +59,7 @@ class GATClusterConfig(Config):
     grey: bool = setting(True, "the network sees gray images; colour is changed before", "paper")
     mean: tuple[float, ...] = setting((0.0,), "subtracted from the pixels, one number or one per channel", "code")
     std: tuple[float, ...] = setting((1.0,), "divides the pixels, one number or one per channel", "code")
+    even_light: bool = setting(False, "bring images to one brightness and contrast before they are changed", "ours")
     flip: Literal["auto"] | float = setting("auto", "chance of mirroring; auto: 0.5, or 0 if images come gray", "code")
     jitter: float = setting(0.3, "brightness and contrast change by up to this factor", "code")
     hue: float = setting(0.2, "hue turns by up to this share of the circle", "code")

@@ -321,7 +321,7 @@ def train(
     build, policy = partial(build_network, images.shape, config), view_policy(config, images.shape[2])
     return train_steadiest(
         partial(_train_once, images, config, device),
-        judge_by(build, LabelNet.forward, images, policy, config.n_clusters, device),
+        judge_by(build, LabelNet.forward, training.PixelTensor(images, device), policy, config.n_clusters),
         n_starts=config.starts,
         n_steps=1 + config.start_pools,
         n_total=_n_snapshots(len(images), config),

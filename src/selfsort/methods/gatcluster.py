@@ -18,7 +18,8 @@ Where we differ from the paper and its code:
 - The last iterate is the result; the released code keeps the best one by accuracy against the truth.
 - Cosines are kept within [1e-5, 1 - 1e-5], so that no pair weighs without bound.
 - Images that come gray are not mirrored unless asked for (`flip`); the paper has only colour photographs.
-- Off by default and ours: `bn_targets=batch`, `bn_eval=unchanged`, `kmeans_on=features`, `schedule=cosine`,
+- Off by default and ours: `bn_targets=batch`, `bn_eval=unchanged`, `kmeans_on=features`, `even_light`,
+  `schedule=cosine`,
   `starts`, `mend_every`.
 - Convolutions have no bias, which the batch normalisation behind each of them takes away.
 """
@@ -133,7 +134,7 @@ def build_network(shape: tuple[int, int, int], config: GATClusterConfig) -> GATN
         shape,
         plan_network(shape[0], shape[1], config.arch, config.map_side).scaled(config.width),
         config.n_clusters,
-        prepare=Prepare(is_grey, mean, std),
+        prepare=Prepare(is_grey, mean, std, is_even=config.even_light),
         label_relu=config.label_relu,
         has_attention=config.AM,
         attention_kind=config.attention,
@@ -163,7 +164,7 @@ def look(net: GATNet, images: Images, device: torch.device, *, with_maps: bool =
     # As many pixels at a time for any image size; divides the 4,096 images that a saved run is predicted in, so that
     # predicting the training images repeats the very same products.
     chunk = 2 ** min(10, max(3, 19 - math.ceil(math.log2(height * width))))
-    pixels, was_training = training.PixelTensor(images, device), net.training
+    pixels, was_training = training.PixelTensor(images, device, is_even=net.prepare.is_even), net.training
     net.eval()
     parts = []
     with torch.inference_mode():
@@ -203,7 +204,7 @@ class _Run:
 
     def __init__(self, images: Images, config: GATClusterConfig, device: torch.device, seed: int) -> None:
         self.images, self.config, self.device, self.seed = images, config, device, seed
-        self.pixels = training.PixelTensor(images, device)
+        self.pixels = training.PixelTensor(images, device, is_even=config.even_light)
         self.policy = view_policy(config, images.shape[2])
         with training.seeded_init(seed):
             self.net = build_network(images.shape, config).to(device)
@@ -396,9 +397,10 @@ def train(
 ) -> Iterator[Snapshot]:
     """Yield a snapshot after every `eval_every` large batches."""
     build, policy = partial(build_network, images.shape, config), view_policy(config, images.shape[2])
+    pixels = training.PixelTensor(images, device, is_even=config.even_light)
     return train_steadiest(
         partial(_train_once, images, config, device),
-        judge_by(build, GATNet.label, images, policy, config.n_clusters, device),
+        judge_by(build, GATNet.label, pixels, policy, config.n_clusters),
         n_starts=config.starts,
         n_steps=_n_snapshots(config.start_iterations, config),
         n_total=_n_snapshots(config.iterations, config),

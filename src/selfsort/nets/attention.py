@@ -19,6 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from selfsort.errors import invalid
+from selfsort.nets.norm import even_light
 
 Arch = Literal["auto", "stl", "dog-96", "dog-128", "cifar", "small"]
 AttentionKind = Literal["gaussian", "soft"]
@@ -137,10 +138,17 @@ def gaussian_map(parameters_B3: Tensor, height: int, width: int, *, a0: float = 
 
 
 class Prepare(nn.Module):
-    """Colour to gray if asked for, then subtract a mean and divide by a deviation."""
+    """Colour to gray if asked for, then subtract a mean and divide by a deviation.
 
-    def __init__(self, is_grey: bool, mean: tuple[float, ...], std: tuple[float, ...]) -> None:
+    `is_even` tells that the network expects images of the same brightness and contrast. They are made so where images
+    are read and not here: before they are changed, or a black border would count.
+    """
+
+    def __init__(
+        self, is_grey: bool, mean: tuple[float, ...], std: tuple[float, ...], *, is_even: bool = False
+    ) -> None:
         super().__init__()
+        self.is_even = is_even
         self.is_grey, self.is_plain = is_grey, set(mean) == {0.0} and set(std) == {1.0}
         # Constants of the settings, so not part of what is saved.
         self.register_buffer("luma", torch.tensor(_LUMA)[:, None, None], persistent=False)
@@ -298,5 +306,5 @@ class LabelPath(nn.Module):
 
     def forward(self, x_BCHW: Tensor) -> tuple[Tensor, Tensor]:
         """Return label features (B, K) and image features (B, D)."""
-        l_BK, features_BD, _ = self.net.describe(x_BCHW)
+        l_BK, features_BD, _ = self.net.describe(even_light(x_BCHW) if self.net.prepare.is_even else x_BCHW)
         return l_BK, features_BD
