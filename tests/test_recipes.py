@@ -37,6 +37,13 @@ def test_which_recipe_is_taken_and_why(
     assert choice.reason.startswith(reason)
 
 
+@pytest.mark.parametrize(("channels", "expected"), [(3, "cpu-photos"), (1, "cpu")])
+def test_colour_may_have_a_recipe_of_its_own(monkeypatch: pytest.MonkeyPatch, channels: int, expected: str) -> None:
+    photos = Recipe("cpu-photos", "toy", {"epochs": 3}, "ours", is_cpu_sized=True, channels=3)
+    monkeypatch.setattr(recipes, "RECIPES", (photos, SMALL))
+    assert choose_recipe("toy", "auto", (32, 32, channels), False).recipe.name == expected
+
+
 def test_an_unknown_recipe_is_refused_with_the_known_ones() -> None:
     with pytest.raises(
         InvalidInput, match=r"--recipe must be one that toy has \(auto, default, mnist, cpu\); got 'cifar'. Choose"

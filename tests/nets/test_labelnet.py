@@ -110,13 +110,6 @@ class TestNetwork:
         shifted = x - torch.tensor([0.5, 0.25, 0.0]).view(1, 3, 1, 1)
         torch.testing.assert_close(with_mean(x), without(shifted))
 
-    @pytest.mark.parametrize("layer", ["forward", "pooled"])
-    def test_standardised_images_lose_brightness_and_contrast(self, layer: str) -> None:
-        with seeded_init(0):
-            net = LabelNet(3, 5, plan_network(16, 16, "code", 2), standardise=True).eval()
-        x = torch.rand(2, 3, 16, 16)
-        torch.testing.assert_close(getattr(net, layer)(x * 0.3 + 0.2), getattr(net, layer)(x), rtol=0.03, atol=0.01)
-
     def test_pooled_features(self) -> None:
         net = network(plan_network(16, 16, "code", 2)).eval()
         assert net.pooled(torch.rand(3, 1, 16, 16)).shape == (3, 4)

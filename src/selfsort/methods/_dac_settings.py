@@ -21,7 +21,6 @@ class DACConfig(Config):
     width: int = setting(64, "channels of the first block; each further block doubles them", "paper")
     restraint: bool = setting(True, "label features of unit length; off: plain probabilities", "paper")
     centre: bool = setting(True, "take the mean of the whole set off every channel", "code")
-    standardise: bool = setting(False, "show the network each image with mean 0 and variance 1", "ours")
     thresholds: Literal["adaptive", "linear", "single"] = setting(
         "adaptive", "two that move by eta; two that meet after `epochs`; one (DAC*)", "paper"
     )

@@ -18,8 +18,8 @@ Where we differ from the paper:
   normalisation uses the statistics of the batch for them (`bn_targets`), the learned ones for prediction (`bn_eval`).
 - Mini-batches of 128, the scripts' for MNIST; the paper has 32. Pools and batches are cut evenly, so none is tiny.
 - The scripts also multiply pixels by a constant while training; the first batch normalisation would undo it.
-- Off by default and not in the paper: the scripts' `aux_weight`, and `standardise`, `entropy_weight`,
-  `starts` and `mend_every`, which are ours.
+- Off by default and not in the paper: the scripts' `aux_weight`, and `entropy_weight`, `starts` and
+  `mend_every`, which are ours.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ def build_network(shape: tuple[int, int, int], config: DACConfig, mean: list[flo
     """Choose the network for images of this height, width and channel count."""
     height, width, channels = shape
     plan = plan_network(height, width, config.arch, config.width)
-    return LabelNet(channels, config.n_clusters, plan, mean, standardise=config.standardise)
+    return LabelNet(channels, config.n_clusters, plan, mean)
 
 
 def label_features(a_BK: Tensor, config: DACConfig) -> Tensor:

@@ -19,7 +19,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from selfsort.errors import invalid
-from selfsort.nets.norm import Standardise
 
 Arch = Literal["code", "code-cifar", "code-dog", "paper"]
 
@@ -109,18 +108,9 @@ def restrain(a_BK: Tensor) -> Tensor:
 class LabelNet(nn.Module):
     """Images in [0, 1] to activations (B, K), the input of softmax and restraint layer."""
 
-    def __init__(
-        self,
-        in_channels: int,
-        n_clusters: int,
-        plan: Plan,
-        mean: Sequence[float] | None = None,
-        *,
-        standardise: bool = False,
-    ) -> None:
+    def __init__(self, in_channels: int, n_clusters: int, plan: Plan, mean: Sequence[float] | None = None) -> None:
         """Build; weights come from torch's global generator. `mean` is taken off the channels of every image."""
         super().__init__()
-        self.standardise = Standardise() if standardise else nn.Identity()
         self.register_buffer("mean", torch.tensor(mean or [0.0] * in_channels).view(1, -1, 1, 1))
         layers: list[nn.Module] = []
         channels = in_channels
@@ -148,7 +138,7 @@ class LabelNet(nn.Module):
 
     def maps(self, x_BCHW: Tensor) -> Tensor:
         """Return what the last block makes of the images (B, D, h, w)."""
-        maps_BDhw: Tensor = self.body(self.standardise(x_BCHW - self.get_buffer("mean")))
+        maps_BDhw: Tensor = self.body(x_BCHW - self.get_buffer("mean"))
         return maps_BDhw
 
 
