@@ -37,6 +37,14 @@ def _toy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(api.METHODS, "toy", TOY)
 
 
+@pytest.fixture
+def _ctrl_c_is_heard() -> Iterator[None]:
+    """Programs started from a shell's background ignore Ctrl-C, and so would those that a test starts there."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 def environment(**more: str) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", **more}
 
@@ -54,6 +62,7 @@ def raiser(error: BaseException) -> Callable[..., Any]:
 
 
 class TestSignals:
+    @pytest.mark.usefixtures("_ctrl_c_is_heard")
     @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
     def test_a_run_stopped_politely_says_how_to_go_on(
         self, selfsort: Command, npz: Path, tmp_path: Path, number: signal.Signals
