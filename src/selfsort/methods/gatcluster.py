@@ -19,8 +19,7 @@ Where we differ from the paper and its code:
 - Cosines are kept within [1e-5, 1 - 1e-5], so that no pair weighs without bound.
 - Images that come gray are not mirrored unless asked for (`flip`); the paper has only colour photographs.
 - Off by default and ours: `bn_targets=batch`, `bn_eval=unchanged`, `kmeans_on=features`, `even_light`,
-  `schedule=cosine`,
-  `starts`, `mend_every`.
+  `schedule=cosine`, `starts`, `mend_every`.
 - Convolutions have no bias, which the batch normalisation behind each of them takes away.
 """
 
@@ -280,14 +279,14 @@ class _Run:
             distributed.own_stream(self.views)
         if config.kmeans_on == "features":
             l_MK, features_MD = self.all_features(rows_M)
+            seen_M = comparable(features_MD)
         else:
-            l_MK = features_MD = self.label_features(rows_M)
+            l_MK = self.label_features(rows_M)
+            seen_M = balanced_target(l_MK, 2) if config.kmeans_on == "ta" else l_MK
         t_MK, ta_MK = balanced_target(l_MK, 1), balanced_target(l_MK, 2)
         c_M, is_guarded = torch.arange(len(rows_M), device=self.device), False
         if config.SM:
-            points: F32 = training.to_numpy(
-                {"ta": ta_MK, "l": l_MK, "features": comparable(features_MD)}[config.kmeans_on]
-            )
+            points: F32 = training.to_numpy(seen_M)
             seed = training.derive_seed(self.seed, f"k-means {iteration}")
             found = kmeans(points, config.n_clusters, seed=seed, n_restarts=config.n_restarts).labels
             c_M, is_guarded = trusted_clusters(

@@ -14,17 +14,21 @@ class Standardise(nn.Module):
 
     def forward(self, x_BCHW: Tensor) -> Tensor:
         """Standardise over all pixels and channels of an image."""
-        centred = x_BCHW - x_BCHW.mean(dim=(1, 2, 3), keepdim=True)
-        spread = centred.square().mean(dim=(1, 2, 3), keepdim=True).sqrt()
+        centred, spread = _centred(x_BCHW)
         return centred / (spread + 1e-3)
 
 
 def even_light(x_BCHW: Tensor) -> Tensor:
     """Bring images in [0, 1] to the same mean and deviation, still in [0, 1]; what is far from the mean is cut off."""
-    centred = x_BCHW - x_BCHW.mean(dim=(1, 2, 3), keepdim=True)
-    spread = centred.square().mean(dim=(1, 2, 3), keepdim=True).sqrt()
+    centred, spread = _centred(x_BCHW)
     # The deviation of natural images is about a fifth; nearly flat ones are not blown up to noise.
     return (0.5 + centred * (0.19 / (spread + 0.03))).clamp(0, 1)
+
+
+def _centred(x_BCHW: Tensor) -> tuple[Tensor, Tensor]:
+    """Return images less their mean, and their deviations, over all pixels and channels of an image."""
+    centred = x_BCHW - x_BCHW.mean(dim=(1, 2, 3), keepdim=True)
+    return centred, centred.square().mean(dim=(1, 2, 3), keepdim=True).sqrt()
 
 
 @contextmanager
