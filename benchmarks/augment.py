@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from PIL import Image, ImageEnhance
 
-from selfsort.data.augment import Affine, ColourJitter, augment
+from selfsort.augment.policy import Affine, ColourJitter, augment
 from selfsort.types import U8, Images
 
 N, SIDE = 512, 32

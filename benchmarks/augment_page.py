@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from PIL import Image, ImageDraw
 
-from selfsort.data.augment import (
+from selfsort.augment.policy import (
     Affine,
     AutoContrast,
     Blur,

@@ -216,7 +216,7 @@ def measure(images: Images, truth: I64, row: Row, seed: int) -> dict[str, Any]:
 
 def sweep(dataset: str) -> dict[str, Any]:
     """GDL on raw pixels with each alpha, and with each K_s; neighbours are searched once."""
-    from selfsort.classic.fit import pixel_features
+    from selfsort.classic.method import pixel_features
     from selfsort.graph.affinity import digraph
     from selfsort.graph.agglomerate import agglomerate, nearest_neighbour_components
     from selfsort.graph.knn import nearest_neighbours
@@ -292,7 +292,7 @@ def _one_line(run: dict[str, Any]) -> str:
 
 def purity_curve(dataset: str, n_ranks: int = 100) -> npt.NDArray[np.float64]:
     """Mean purity of the 1..n nearest neighbours in unit-norm pixels."""
-    from selfsort.classic.fit import pixel_features
+    from selfsort.classic.method import pixel_features
     from selfsort.graph.knn import nearest_neighbours
     from selfsort.metrics import knn_purity
 

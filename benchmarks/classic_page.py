@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from benchmarks.classic import ALPHAS, NEIGHBOURS, PAGE, ROOT, ROWS, TITLES, Row, load, method_named, purity_curve
 
-from selfsort.published import published
+from selfsort.report.published import published
 
 ASSETS = ROOT / "docs" / "assets"
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from selfsort import training
+from selfsort.learning.batches import PixelTensor, shuffled_batches
 from selfsort.methods import dbc
 from selfsort.methods._dbc_history import glance
 from selfsort.types import Images
@@ -25,8 +25,8 @@ def run() -> dict[str, float]:
     pixels = np.random.default_rng(0).integers(0, 256, (N, 28, 28, 1)).astype(np.uint8)
     config = dbc.DBCConfig(n_clusters=10)
     state = dbc._Run.new(Images(pixels), config, torch.device("cpu"), seed=0)
-    source = training.PixelTensor(state.images, state.device)
-    batches = list(training.shuffled_batches(N, config.batch_size, state.shuffling))
+    source = PixelTensor(state.images, state.device)
+    batches = list(shuffled_batches(N, config.batch_size, state.shuffling))
     ready = [source.floats(batch).contiguous(memory_format=torch.channels_last) for batch in batches]
     net = state.net
 

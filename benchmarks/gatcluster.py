@@ -25,11 +25,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from selfsort import training
 from selfsort.classic.kmeans import kmeans
-from selfsort.fitting import peak_memory_mb
+from selfsort.learning.batches import shuffled_batches
+from selfsort.learning.checkpoint import to_numpy
+from selfsort.learning.epoch import run_epoch
+from selfsort.learning.seeds import torch_generator
 from selfsort.methods.gatcluster import GATClusterConfig, _Run, balanced_target
-from selfsort.recipes import recipes_of
+from selfsort.methods.recipes import recipes_of
+from selfsort.runs.loop import peak_memory_mb
 from selfsort.types import F32, Images
 
 CPU = torch.device("cpu")
@@ -74,7 +77,7 @@ def _steps(n_rounds: int = 5) -> dict[str, float]:
 
     state.pool = state.prepare_pool(0)
     assert state.pool.views is not None
-    batches = list(training.shuffled_batches(N, config.m2, training.torch_generator(0, "order"), drop_last=True))
+    batches = list(shuffled_batches(N, config.m2, torch_generator(0, "order"), drop_last=True))
     ready = [state.pool.views[batch].float() / 255 for batch in batches]
 
     def bare_second() -> None:
@@ -88,7 +91,7 @@ def _steps(n_rounds: int = 5) -> dict[str, float]:
 
     def ours_second() -> None:
         state.net.train()
-        training.run_epoch(state.loss, batches, state.optimizer)
+        run_epoch(state.loss, batches, state.optimizer)
 
     once = state.pool
     anew = replace(once, views=None)
@@ -98,7 +101,7 @@ def _steps(n_rounds: int = 5) -> dict[str, float]:
         ours_second()
         state.pool = once
 
-    features: F32 = training.to_numpy(balanced_target(state.label_features(rows), 2))
+    features: F32 = to_numpy(balanced_target(state.label_features(rows), 2))
     k_means = statistics.median(
         _seconds(lambda: kmeans(features, 10, seed=0, n_restarts=config.n_restarts)) for _ in range(n_rounds)
     )

@@ -23,8 +23,9 @@ import numpy as np
 import torch
 from torch.nn import functional as F
 
+from selfsort.learning.batches import PixelTensor, shuffled_batches
+from selfsort.learning.seeds import torch_generator
 from selfsort.methods.jule import JULEConfig, _Run
-from selfsort.training import PixelTensor, shuffled_batches, torch_generator
 from selfsort.types import Images
 
 N = 2000

@@ -10,7 +10,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from selfsort.training import PixelTensor, run_epoch, seeded_init, shuffled_batches, torch_generator
+from selfsort.learning.batches import PixelTensor, shuffled_batches
+from selfsort.learning.epoch import run_epoch
+from selfsort.learning.seeds import seeded_init, torch_generator
 from selfsort.types import Images
 
 N, BATCH = 4000, 100

@@ -9,9 +9,9 @@ import torch
 from sklearn.datasets import load_digits
 
 from selfsort.data import from_array
+from selfsort.methods.recipes import choose_recipe
 from selfsort.methods.secu import SeCuConfig, restore, train
 from selfsort.metrics.external import scores
-from selfsort.recipes import choose_recipe
 
 digits = load_digits()
 images = from_array(digits.images / 16)

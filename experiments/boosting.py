@@ -19,9 +19,9 @@ from typing import Any
 from selfsort.config import parse_settings
 from selfsort.data import read_source
 from selfsort.errors import InvalidInput
+from selfsort.learning.device import choose_device
 from selfsort.methods.dbc import DBCConfig, train
 from selfsort.metrics.external import scores
-from selfsort.training import choose_device
 from selfsort.types import I64, Images, State
 
 VARIANTS: dict[str, Mapping[str, Any]] = {

@@ -19,9 +19,9 @@ from sklearn.decomposition import PCA
 
 from selfsort.data import read_source
 from selfsort.errors import InvalidInput
+from selfsort.learning.device import choose_device
 from selfsort.methods.jule import JULEConfig, JULEModel, restore, train
 from selfsort.metrics.neighbourhood import one_nn_error, trustworthiness
-from selfsort.training import choose_device
 from selfsort.types import F32, I64, Images
 
 

@@ -23,11 +23,11 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from selfsort.api import load_featuriser
 from selfsort.data import read_source
 from selfsort.errors import InvalidInput, MissingData, invalid
-from selfsort.run import RunFolder
-from selfsort.training import choose_device
+from selfsort.learning.device import choose_device
+from selfsort.runs.folder import RunFolder
+from selfsort.runs.model import load_featuriser
 from selfsort.types import F32, F64, I64
 
 Bools = npt.NDArray[np.bool_]

@@ -28,9 +28,10 @@ from sklearn.svm import LinearSVC
 
 from selfsort.data import read_source
 from selfsort.errors import InvalidInput, invalid
+from selfsort.learning.device import choose_device
+from selfsort.learning.seeds import numpy_generator
 from selfsort.methods.jule import JULEConfig, JULEModel, restore, train
 from selfsort.progress import track
-from selfsort.training import choose_device, numpy_generator
 from selfsort.types import F32, I64, U8, Images
 
 Basis = Literal["patches", "conv1", "conv2", "conv1+conv2"]

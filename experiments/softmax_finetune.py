@@ -20,13 +20,16 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from experiments.face_verification import read_pairs, verify_pictures
-from selfsort.api import load_featuriser
 from selfsort.data import read_source
 from selfsort.errors import InvalidInput, invalid
+from selfsort.learning.batches import PixelTensor, shuffled_batches
+from selfsort.learning.device import choose_device
+from selfsort.learning.epoch import run_epoch
+from selfsort.learning.seeds import seeded_init, torch_generator
 from selfsort.methods.jule import JULEModel, encode
 from selfsort.nets.convnet import ConvNet
-from selfsort.run import RunFolder
-from selfsort.training import PixelTensor, choose_device, run_epoch, seeded_init, shuffled_batches, torch_generator
+from selfsort.runs.folder import RunFolder
+from selfsort.runs.model import load_featuriser
 from selfsort.types import I64, Images
 
 

@@ -12,14 +12,14 @@ import argparse
 import json
 from collections.abc import Sequence
 
-from selfsort.api import METHODS
-from selfsort.classic.fit import pixel_features
+from selfsort.classic.method import pixel_features
 from selfsort.data import ImageSpec, conform, read_source
 from selfsort.errors import InvalidInput
+from selfsort.learning.device import choose_device
 from selfsort.methods.jule import JULEConfig, JULEModel, restore, train
+from selfsort.methods.registry import METHODS
 from selfsort.metrics.external import scores
 from selfsort.nets.convnet import LAYERS
-from selfsort.training import choose_device
 from selfsort.types import F32, I64, Images
 
 

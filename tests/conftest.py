@@ -53,7 +53,7 @@ Command = Callable[..., Done]
 @pytest.fixture
 def selfsort(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Command]:
     """Run the command line in this process, standing in a temporary folder."""
-    from selfsort.cli import main
+    from selfsort.cli.main import main
 
     monkeypatch.chdir(tmp_path)
     on_sigterm = signal.getsignal(signal.SIGTERM)

@@ -23,8 +23,8 @@ from typing import Any
 from tests.tiny_run import files_of
 from tests.toy import install
 
-from selfsort import cli
-from selfsort.run import RunFolder
+from selfsort.cli import main as cli
+from selfsort.runs.folder import RunFolder
 
 UNTIMED = ("labels.csv", "features.npy", "soft.npy", "model.safetensors", "metrics.json", "thumbnails.npz")
 

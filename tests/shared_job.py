@@ -17,10 +17,13 @@ import torch.distributed as dist
 from tests.contract.tiny import TINY
 from torch import Tensor, nn
 
-from selfsort import cli, distributed, fitting, training
-from selfsort.api import METHODS
+from selfsort import distributed
+from selfsort.cli import main as cli
 from selfsort.data.synthetic import shapes
-from selfsort.fitting import Fit
+from selfsort.learning.epoch import _one_step, run_epoch
+from selfsort.methods.registry import METHODS
+from selfsort.runs import loop as fitting
+from selfsort.runs.loop import Fit
 from selfsort.types import Snapshot
 
 CPU = torch.device("cpu")
@@ -67,11 +70,11 @@ def gradients() -> None:
             return nn.functional.mse_loss(net(data[batch])[:, 0], goal[batch])
 
         if is_shared:
-            stats = training.run_epoch(step, batches, optimizer)
+            stats = run_epoch(step, batches, optimizer)
             assert (stats.steps, stats.skipped) == (2, 1)
         else:
             for batch in batches[:2]:
-                training._one_step(step, optimizer)(batch)
+                _one_step(step, optimizer)(batch)
         return torch.cat([weight.detach().flatten() for weight in net.parameters()])
 
     torch.testing.assert_close(weights_after(True), weights_after(False), rtol=1e-5, atol=1e-5)
@@ -87,7 +90,7 @@ def empty_shares() -> None:
             return net(torch.ones(len(batch), 2)).mean() if distributed.rank() in found_by else None
 
         before = net.weight.detach().clone()
-        stats = training.run_epoch(step, [torch.arange(8)], optimizer)
+        stats = run_epoch(step, [torch.arange(8)], optimizer)
         assert (stats.steps, stats.skipped) == expected
         assert torch.equal(before, net.weight.detach()) == (not found_by)
         agree_on("weights", net.weight.detach().numpy())

@@ -18,7 +18,7 @@ from selfsort import distributed
 from selfsort.data.synthetic import shapes
 from selfsort.errors import Interrupted, InvalidInput
 from selfsort.metrics.external import accuracy
-from selfsort.run import RunFolder
+from selfsort.runs.folder import RunFolder
 
 ROOT = Path(__file__).parents[1]
 TIMEOUT = 600

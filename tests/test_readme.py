@@ -20,8 +20,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from sklearn.datasets import load_digits
+from tests.cli.test_main import FROZEN
 from tests.conftest import Command, write_photos
-from tests.test_cli import FROZEN
 
 from selfsort.types import U8
 

@@ -73,7 +73,7 @@ def test_an_interrupted_run_goes_on_to_its_end(name: str, run: Path, source: Pat
 
 
 def test_every_method_has_its_stored_runs() -> None:
-    from selfsort.api import METHODS
+    from selfsort.methods.registry import METHODS
 
     for name in (*METHODS, "self-label"):
         assert {f"{name}-finished", f"{name}-interrupted"} <= EXPECTED.keys()

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from selfsort.errors import SelfsortError
-from selfsort.run import RunFolder, Thumbnails
+from selfsort.runs.folder import RunFolder, Thumbnails
 from selfsort.types import Clustering, State
 
 CONFIG = {"method": "kmeans", "settings": {"n_clusters": 2}, "seed": 0, "image": {"height": 4}}

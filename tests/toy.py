@@ -82,16 +82,17 @@ TOY = Method("toy", "multiplies random numbers", "nobody", ToyConfig, train, res
 
 def install() -> None:
     """Add the toy to this process, for good."""
-    from selfsort import api, session
-    from selfsort.fitting import Fit
+    from selfsort.methods import registry
+    from selfsort.runs import launch as session
+    from selfsort.runs.loop import Fit
 
-    api.METHODS["toy"] = TOY
+    registry.METHODS["toy"] = TOY
     vars(session)["Fit"] = functools.partial(Fit, save_interval=0)
 
 
 def main() -> None:
     """Run the command line with the toy."""
-    from selfsort import cli
+    from selfsort.cli import main as cli
 
     install()
     cli.main()

@@ -1,6 +1,6 @@
 """`python -m selfsort` and `torchrun -m selfsort`."""
 
-from selfsort.cli import main
+from selfsort.cli.main import main
 
 if __name__ == "__main__":
     main()

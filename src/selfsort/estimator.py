@@ -14,12 +14,13 @@ from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.exceptions import NotFittedError
 from sklearn.utils import TransformerTags
 
-from selfsort.api import DEFAULT_METHOD, apply_in_chunks, find_method, load_model, make_config
 from selfsort.data import Dataset, ImageSpec, as_dataset, conform, from_array, range_of, read_source
 from selfsort.errors import InvalidInput, invalid
-from selfsort.fitting import Fit, Outcome, run_config, write_outcome
-from selfsort.run import RunFolder
-from selfsort.training import choose_device
+from selfsort.learning.device import choose_device
+from selfsort.methods.registry import DEFAULT_METHOD, find_method, make_config
+from selfsort.runs.folder import RunFolder
+from selfsort.runs.loop import Fit, Outcome, run_config, write_outcome
+from selfsort.runs.model import apply_in_chunks, load_model
 from selfsort.types import F32, I64, Assignment, Clustering, Images, Json
 
 ImagesLike = npt.ArrayLike | str | Path | Sequence[str | Path] | Dataset | Images

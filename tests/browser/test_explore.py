@@ -17,11 +17,11 @@ from tests.conftest import write_photos
 from tests.explore.runs import fitted
 
 from selfsort.explore.app import create_app
-from selfsort.explore.desk import Desk
+from selfsort.explore.editor import Desk
 from selfsort.explore.guard import Guard, new_token
 from selfsort.explore.pictures import Pictures
 from selfsort.explore.serve import HOST, listen
-from selfsort.run import RunFolder, Thumbnails
+from selfsort.runs.folder import RunFolder, Thumbnails
 from selfsort.types import Clustering, State
 
 pytestmark = pytest.mark.browser
@@ -277,7 +277,7 @@ def large_run(path: Path, n_images: int, n_clusters: int) -> Path:
     source = path.with_suffix(".npy")
     np.save(source, pixels)
     from selfsort.data.datasets import fingerprint
-    from selfsort.reading import Reading
+    from selfsort.data.options import Reading
     from selfsort.types import Images
 
     config = {

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from selfsort.classic import gdl
-from selfsort.classic.fit import wants_centred
 from selfsort.classic.gdl import METHOD, GDLConfig, cluster, first_clusters
 from selfsort.classic.linkage import cut
+from selfsort.classic.method import wants_centred
 from selfsort.data.synthetic import shapes
 from selfsort.errors import InvalidInput
 from selfsort.graph.affinity import digraph

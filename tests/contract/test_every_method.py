@@ -11,13 +11,14 @@ import pytest
 import torch
 from tests.contract.tiny import TINY
 
-from selfsort.api import METHODS, apply_in_chunks, load_model
 from selfsort.config import describe
 from selfsort.data.synthetic import shapes
 from selfsort.errors import InvalidInput
 from selfsort.estimator import ImageClusterer, load
-from selfsort.fitting import Fit
-from selfsort.run import RunFolder
+from selfsort.methods.registry import METHODS
+from selfsort.runs.folder import RunFolder
+from selfsort.runs.loop import Fit
+from selfsort.runs.model import apply_in_chunks, load_model
 from selfsort.types import Images, Snapshot, State
 
 K = 3

@@ -8,8 +8,8 @@ from experiments.boosting import VARIANTS, curves, main
 
 from selfsort.data.synthetic import shapes
 from selfsort.errors import InvalidInput
+from selfsort.learning.device import choose_device
 from selfsort.methods.dbc import DBCConfig, train
-from selfsort.training import choose_device
 
 SETTINGS = ["ae_epochs=8", "batch_size=16", "n_restarts=2", "epochs=2"]
 

@@ -10,7 +10,7 @@ import pytest
 from tests.conftest import write_photos
 from tests.explore.runs import fitted
 
-from selfsort.explore.desk import Desk
+from selfsort.explore.editor import Desk
 
 
 @pytest.fixture(scope="session")

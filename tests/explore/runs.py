@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from selfsort.reading import Reading
-from selfsort.run import RunFolder
-from selfsort.session import Request, start
+from selfsort.data.options import Reading
+from selfsort.runs.folder import RunFolder
+from selfsort.runs.launch import Request, start
 
 
 def fitted(source: Path, out: Path, clusters: int = 3, **reading: object) -> RunFolder:

@@ -20,7 +20,7 @@ from schemathesis.core.result import Ok
 from tests.explore.runs import fitted
 
 from selfsort.explore.app import create_app
-from selfsort.explore.desk import Desk
+from selfsort.explore.editor import Desk
 from selfsort.explore.guard import Guard
 from selfsort.explore.pictures import Pictures
 

@@ -13,7 +13,7 @@ from tests.tiny_run import files_of
 
 from selfsort.data import read_labels, read_source
 from selfsort.errors import CannotWrite, InvalidInput
-from selfsort.explore.desk import Desk
+from selfsort.explore.editor import Desk
 from selfsort.explore.exports import export, find_export, folder_names
 
 

@@ -13,7 +13,7 @@ from tests.explore.runs import fitted
 
 from selfsort.explore import pictures as module
 from selfsort.explore.pictures import Encoded, Pictures
-from selfsort.run import RunFolder
+from selfsort.runs.folder import RunFolder
 
 
 def opened(folder: RunFolder) -> Pictures:

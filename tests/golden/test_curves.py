@@ -12,8 +12,8 @@ import pytest
 import torch
 from tests.contract.tiny import TINY
 
-from selfsort.api import METHODS
 from selfsort.data.synthetic import shapes
+from selfsort.methods.registry import METHODS
 
 CURVES = Path(__file__).with_name("curves.json")
 GOLDEN: dict[str, dict[str, list[float]]] = json.loads(CURVES.read_text()) if CURVES.exists() else {}

@@ -5,23 +5,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
+from tests.graph.graphs import graph_of, names_of, random_graph
 from tests.oracles import graph_agglomerate as oracle
 
 from selfsort.errors import InvalidInput
 from selfsort.graph.agglomerate import (
-    BY_ABSORPTION,
     BY_AFFINITY,
     BY_ISOLATION,
-    Agglomeration,
     Update,
     agglomerate,
     nearest_neighbour_components,
 )
 from selfsort.graph.neighbours import Neighbours
-from selfsort.types import F64, I64
 
 Modes = list[tuple[Update, float, float, int]]
-# update, alpha, structure_weight, n_structure
 MODES: Modes = [
     ("exact", 0.0, 0.0, 5),
     ("exact", 0.0, 1.0, 5),
@@ -33,36 +30,6 @@ MODES: Modes = [
     ("approx_alpha", -0.25, 0.0, 5),
     ("approx_alpha", 0.5, 1.0, 3),
 ]
-
-
-def graph_of(n_items: int, arcs: dict[tuple[int, int], float]) -> csr_array:
-    dense = np.zeros((n_items, n_items))
-    for (i, j), weight in arcs.items():
-        dense[i, j] = weight
-    return csr_array(dense)
-
-
-def random_graph(seed: int, is_dyadic: bool) -> tuple[F64, I64, F64]:
-    """Draw a small graph with any density, hubs and start clusters; eighths make sums exact and ties common."""
-    draw = np.random.default_rng(seed)
-    n_items = int(draw.integers(3, 24))
-    weights = draw.integers(1, 9, (n_items, n_items)) / 8 if is_dyadic else draw.random((n_items, n_items))
-    weights *= draw.random((n_items, n_items)) < draw.choice([0.08, 0.2, 0.5])
-    if seed % 3 == 0:
-        weights[:, 0] = weights[0, :] = 0.5  # a hub
-    np.fill_diagonal(weights, 0)
-    _, labels = np.unique(draw.integers(0, int(draw.integers(2, n_items + 1)), n_items), return_inverse=True)
-    return weights, labels.astype(np.int64), draw.random((n_items, 2))
-
-
-def names_of(done: Agglomeration) -> list[tuple[int, int]]:
-    """Translate the history's numbers into lowest start labels."""
-    name = list(range(done.n_start))
-    pairs = []
-    for first, second in done.merges:
-        pairs.append((name[first], name[second]))
-        name.append(min(name[first], name[second]))
-    return pairs
 
 
 def test_two_pairs_by_hand() -> None:
@@ -233,54 +200,6 @@ def test_pieces_without_affinity_are_joined_by_centroid_smallest_first() -> None
 def test_no_features_for_pieces_without_affinity_is_an_error() -> None:
     with pytest.raises(InvalidInput, match="features must be given when the graph falls into more pieces"):
         agglomerate(graph_of(3, {}), np.arange(3), 2, absorb=False)
-
-
-def blobs_with_outliers() -> tuple[csr_array, I64, F64]:
-    """Two complete graphs of 60 items joined by a bridge, and three single items nobody links to."""
-    n_items = 123
-    weights = np.zeros((n_items, n_items))
-    weights[:60, :60] = weights[60:120, 60:120] = 1.0
-    weights[0, 60] = weights[60, 0] = 0.01
-    np.fill_diagonal(weights, 0)
-    features = np.zeros((n_items, 1))
-    features[60:120] = 1.0
-    features[120:, 0] = [0.2, 0.9, 1.4]
-    return csr_array(weights), np.concatenate([np.arange(120) // 4, [30, 31, 32]]), features
-
-
-def test_absorbing_keeps_outliers_out_of_the_count() -> None:
-    weights, labels, features = blobs_with_outliers()
-    paper = agglomerate(weights, labels, 2, absorb=False, features=features)
-    absorbed = agglomerate(weights, labels, 2, features=features)
-    assert len(np.unique(paper.labels[:120])) == 1  # the blobs were glued together before the outliers were taken in
-    assert absorbed.labels.tolist() == [0] * 60 + [1] * 60 + [0, 1, 1]
-    assert absorbed.n_absorbed == 3
-    assert absorbed.n_isolated == 0
-    assert not absorbed.is_relaxed
-    assert absorbed.large_size == pytest.approx(0.05 * 123 / 2)
-    assert absorbed.reasons[-3:].tolist() == [BY_ABSORPTION] * 3
-    assert absorbed.sizes[-1] == 62
-    assert absorbed.n_clusters == 2
-
-
-def test_absorbing_lowers_the_size_when_k_large_clusters_never_exist() -> None:
-    weights, _, features = blobs_with_outliers()
-    labels = np.concatenate([np.zeros(60), np.ones(60), [2, 3, 4]]).astype(np.int64)
-    done = agglomerate(weights, labels, 3, features=features)
-    assert done.is_relaxed
-    assert done.n_clusters == 3
-    assert "Fewer than 3 clusters of a fair size" in done.warnings[-1]
-
-
-def test_absorbing_looks_at_the_way_down_not_at_the_way_up() -> None:
-    # At the start exactly two of the clusters happen to be large, but the rest must merge before the cut.
-    weights, _, features = blobs_with_outliers()
-    labels = np.arange(123)
-    labels[1:10] = 0
-    labels[61:70] = 60
-    done = agglomerate(weights, labels, 2, features=features)
-    assert done.labels[:120].tolist() == [0] * 60 + [1] * 60
-    assert done.n_absorbed == 3
 
 
 @pytest.mark.parametrize(

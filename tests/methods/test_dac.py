@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 from tests.oracles import dac as oracle
 from torch import Tensor
 
-from selfsort import mending
-from selfsort.data.augment import Affine, ChannelShift, Flip
+from selfsort.augment.policy import Affine, ChannelShift, Flip
 from selfsort.errors import InvalidInput
-from selfsort.fitting import Fit
+from selfsort.improve import regroup as mending
 from selfsort.methods import dac
 from selfsort.methods.dac import (
     DACConfig,
@@ -39,7 +38,8 @@ from selfsort.report.pictures import Pictures
 from selfsort.report.read import read_run
 from selfsort.report.stage_pages import method_parts
 from selfsort.report.stages import read_stages, threshold_trace
-from selfsort.run import RunFolder
+from selfsort.runs.folder import RunFolder
+from selfsort.runs.loop import Fit
 from selfsort.types import I64, Clustering, Images, Snapshot, State
 
 CPU = torch.device("cpu")

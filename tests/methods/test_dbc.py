@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from tests.oracles import dbc as oracle
 from torch import Tensor
 
-from selfsort import training
 from selfsort.data.synthetic import shapes
 from selfsort.errors import InvalidInput
+from selfsort.learning.rates import set_rate
 from selfsort.methods import dbc
 from selfsort.methods.dbc import (
     DBCConfig,
@@ -98,7 +98,7 @@ class TestSettings:
         optimizer = torch.optim.Adam([torch.zeros(1)], lr=1.0)
         found = []
         for progress in (0.0, 1 / 3, 0.5, 1.0):
-            training.set_rate(optimizer, 0.2, progress)
+            set_rate(optimizer, 0.2, progress)
             found.append(optimizer.param_groups[0]["lr"])
         assert found == pytest.approx([0.2, 0.15, 0.1, 0.0])
 

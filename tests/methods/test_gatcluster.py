@@ -12,11 +12,13 @@ from hypothesis import strategies as st
 from tests.oracles import gatcluster as oracle
 from torch import Tensor
 
-from selfsort import mending, training
+from selfsort.augment.policy import Affine, ColourJitter, Flip
 from selfsort.classic.kmeans import kmeans
-from selfsort.data.augment import Affine, ColourJitter, Flip
 from selfsort.data.synthetic import shapes
 from selfsort.errors import InvalidInput
+from selfsort.improve import regroup as mending
+from selfsort.learning.batches import PixelTensor
+from selfsort.learning.seeds import derive_seed
 from selfsort.methods import gatcluster
 from selfsort.methods.gatcluster import (
     GATClusterConfig,
@@ -36,7 +38,6 @@ from selfsort.methods.gatcluster import (
 from selfsort.metrics.external import accuracy
 from selfsort.nets.attention import LabelPath
 from selfsort.nets.norm import batch_statistics
-from selfsort.training import derive_seed
 from selfsort.types import Clustering, Images, Snapshot, State
 
 CPU = torch.device("cpu")
@@ -309,7 +310,7 @@ class TestViews:
             run = _Run(bright, replace(QUICK, even_light=is_even), CPU, seed=0)
             seen = [gatcluster.look(run.net, images, CPU).features for images in (bright, dark)]
             change.append(float(np.abs(seen[0] - seen[1]).max() / np.abs(seen[0]).max()))
-            exported = LabelPath(run.net.eval())(training.PixelTensor(dark, CPU).floats(torch.arange(len(dark))))[1]
+            exported = LabelPath(run.net.eval())(PixelTensor(dark, CPU).floats(torch.arange(len(dark))))[1]
             np.testing.assert_allclose(exported.detach().numpy(), seen[1], rtol=1e-4, atol=1e-6)
         assert change[1] < 0.3 * change[0]
 

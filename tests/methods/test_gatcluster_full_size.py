@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from selfsort.methods.gatcluster import GATClusterConfig, _Run, build_network
-from selfsort.recipes import recipes_of
+from selfsort.methods.recipes import recipes_of
 from selfsort.types import Images
 
 # Layers as the paper prints them: kernel/padding-channels, x repetitions, P a pooling. Then the side of the map.

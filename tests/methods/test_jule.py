@@ -16,7 +16,7 @@ from tests.oracles import triplets as oracle
 from torch import Tensor
 
 from selfsort.classic import gdl
-from selfsort.classic.fit import pixel_features
+from selfsort.classic.method import pixel_features
 from selfsort.config import describe
 from selfsort.data.synthetic import shapes
 from selfsort.errors import InvalidInput

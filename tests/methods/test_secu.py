@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 from tests.oracles import secu as oracle
 from torch import Tensor
 
-from selfsort.data.augment import Affine, Flip, Solarise
+from selfsort.augment.policy import Affine, Flip, Solarise
 from selfsort.data.synthetic import shapes
 from selfsort.errors import InvalidInput
-from selfsort.fitting import Fit
 from selfsort.methods import secu
 from selfsort.methods._secu_balance import EntropyPrice, SizeBounds
 from selfsort.methods._secu_lars import LARS
@@ -38,7 +37,8 @@ from selfsort.report.pictures import Pictures
 from selfsort.report.read import read_run
 from selfsort.report.stage_pages import method_parts
 from selfsort.report.stages import read_stages, size_trace
-from selfsort.run import RunFolder
+from selfsort.runs.folder import RunFolder
+from selfsort.runs.loop import Fit
 from selfsort.types import Clustering, Images, Snapshot, State
 
 CPU = torch.device("cpu")

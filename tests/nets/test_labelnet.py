@@ -7,8 +7,8 @@ import torch.nn.functional as F
 from torch import nn
 
 from selfsort.errors import InvalidInput
+from selfsort.learning.seeds import seeded_init
 from selfsort.nets.labelnet import Arch, Block, LabelNet, Plan, plan_network, restrain
-from selfsort.training import seeded_init
 
 
 def network(plan: Plan, channels: int = 1, n_clusters: int = 5, mean: list[float] | None = None) -> LabelNet:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from selfsort.run import RunFolder, Thumbnails
+from selfsort.runs.folder import RunFolder, Thumbnails
 from selfsort.types import Arrays, Clustering, Json, State
 
 

@@ -7,7 +7,7 @@ from tests.report.pages import parse_text
 
 from selfsort.report.curves import MAX_POINTS, curves, event_lines
 from selfsort.report.read import read_run
-from selfsort.run import RunFolder
+from selfsort.runs.folder import RunFolder
 
 
 def test_each_changing_number_has_a_chart_and_the_others_a_note(tmp_path: Path) -> None:

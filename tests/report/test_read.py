@@ -10,7 +10,7 @@ from tests.report.folders import make_run
 
 from selfsort.errors import InvalidInput, MissingData
 from selfsort.report.read import number, read_run, read_runs
-from selfsort.run import RunFolder
+from selfsort.runs.folder import RunFolder
 
 
 def read_all(path: Path) -> None:

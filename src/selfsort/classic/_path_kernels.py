@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from selfsort.graph._jit import kernel
+from selfsort.graph.jit import kernel
 from selfsort.types import F64, I64
 
 I32 = npt.NDArray[np.int32]

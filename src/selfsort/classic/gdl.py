@@ -19,8 +19,8 @@ from typing import Literal
 import numpy as np
 import torch
 
-from selfsort.classic.fit import Partition, classic_method
 from selfsort.classic.kmeans import kmeans
+from selfsort.classic.method import Partition, classic_method
 from selfsort.config import Config, setting
 from selfsort.graph.affinity import digraph
 from selfsort.graph.agglomerate import Agglomeration, agglomerate, nearest_neighbour_components

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from selfsort.classic.fit import Partition, PixelConfig, classic_method
+from selfsort.classic.method import Partition, PixelConfig, classic_method
 from selfsort.config import setting
-from selfsort.training import derive_seed
+from selfsort.learning.seeds import derive_seed
 from selfsort.types import F32, I64
 
 

@@ -16,7 +16,7 @@ from scipy.cluster import hierarchy
 from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 
-from selfsort.classic.fit import MAX_DENSE, Partition, PixelConfig, classic_method, refuse_dense
+from selfsort.classic.method import MAX_DENSE, Partition, PixelConfig, classic_method, refuse_dense
 from selfsort.config import setting
 from selfsort.progress import track
 from selfsort.types import F32, F64, I64

@@ -22,13 +22,13 @@ from scipy.linalg import qr
 from scipy.sparse import csr_matrix, diags, identity
 from scipy.sparse.linalg import cg
 
-from selfsort.classic.fit import Partition, PixelConfig, classic_method
 from selfsort.classic.kmeans import kmeans
+from selfsort.classic.method import Partition, PixelConfig, classic_method
 from selfsort.config import Config, setting
 from selfsort.errors import invalid
 from selfsort.graph.knn import nearest_neighbours
+from selfsort.learning.seeds import derive_seed, numpy_generator
 from selfsort.progress import track
-from selfsort.training import derive_seed, numpy_generator
 from selfsort.types import F32
 
 _TINY = np.float32(1e-10)

@@ -35,11 +35,11 @@ from scipy.sparse import csr_array, diags_array, eye_array
 
 from selfsort.classic import _path_kernels as kernels
 from selfsort.classic._path_kernels import Arcs, Scratch, Steps
-from selfsort.classic.fit import Partition, classic_method
 from selfsort.classic.gdl import merge_history, short_graph_note
+from selfsort.classic.method import Partition, classic_method
 from selfsort.config import Config, setting
-from selfsort.graph._absorption import absorb_small, find_cut
-from selfsort.graph._merging import BY_AFFINITY, BY_ISOLATION, History, member_sums
+from selfsort.graph._kernels.merging import BY_AFFINITY, BY_ISOLATION, History, member_sums
+from selfsort.graph.absorb import absorb_small, find_cut
 from selfsort.graph.affinity import Scaling, digraph
 from selfsort.graph.agglomerate import Agglomeration, nearest_neighbour_components
 from selfsort.graph.knn import nearest_neighbours

@@ -26,10 +26,10 @@ import scipy.sparse
 import scipy.sparse.linalg
 import torch
 
-from selfsort.classic.fit import MAX_DENSE, Partition, PixelConfig, classic_method, refuse_dense
 from selfsort.classic.kmeans import kmeans
+from selfsort.classic.method import MAX_DENSE, Partition, PixelConfig, classic_method, refuse_dense
 from selfsort.config import setting
-from selfsort.training import derive_seed, numpy_generator
+from selfsort.learning.seeds import derive_seed, numpy_generator
 from selfsort.types import F32, F64, I64
 
 # Up to here a full dense eigensolver in float64 is quick, and it cannot miss a copy of a repeated eigenvalue.

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from selfsort.classic.fit import Partition, PixelConfig, classic_method
 from selfsort.classic.kmeans import kmeans
+from selfsort.classic.method import Partition, PixelConfig, classic_method
 from selfsort.config import setting
 from selfsort.errors import missing_extra
-from selfsort.training import derive_seed
+from selfsort.learning.seeds import derive_seed
 from selfsort.types import F32
 
 

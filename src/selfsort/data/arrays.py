@@ -19,7 +19,7 @@ import numpy.typing as npt
 from PIL import Image
 
 from selfsort.data.datasets import ImageSpec
-from selfsort.data.fitting import cpu_count, fit_picture
+from selfsort.data.resize import cpu_count, fit_picture
 from selfsort.errors import InvalidInput, invalid
 from selfsort.types import U8, Images
 

@@ -23,7 +23,7 @@ import numpy.typing as npt
 from PIL import Image, UnidentifiedImageError
 
 from selfsort.data.datasets import ImageSpec
-from selfsort.data.fitting import fit_picture, needed_size
+from selfsort.data.resize import fit_picture, needed_size
 from selfsort.types import U8
 
 PICTURE_SUFFIXES = frozenset(

@@ -9,7 +9,7 @@ from pathlib import Path
 from selfsort.data import binaries, npz, shards
 from selfsort.data.decode import is_picture_head
 from selfsort.data.folder import list_files, list_folder, printable, read_list_file
-from selfsort.data.pictures import Gallery
+from selfsort.data.gallery import Gallery
 from selfsort.data.tables import Table
 from selfsort.errors import InvalidInput, MissingData, invalid
 

@@ -20,7 +20,7 @@ from typing import IO
 
 from selfsort.data.datasets import Skipped
 from selfsort.data.decode import HEAD_BYTES, PICTURE_SUFFIXES, Unreadable, explain, is_picture_head
-from selfsort.data.pictures import Gallery, Item
+from selfsort.data.gallery import Gallery, Item
 from selfsort.errors import MissingData
 
 

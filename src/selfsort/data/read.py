@@ -16,7 +16,7 @@ from selfsort.data import labels as truth
 from selfsort.data.datasets import MAX_SIDE, Dataset, Fit, ImageSpec, Skipped, fingerprint
 from selfsort.data.detect import Source, open_source
 from selfsort.data.folder import printable
-from selfsort.data.pictures import Choice, Gallery, Item, check_share, choose_spec, decode_all
+from selfsort.data.gallery import Choice, Gallery, Item, check_share, choose_spec, decode_all
 from selfsort.data.store import Stored, allocate, keep_rows
 from selfsort.data.tables import Table, fill, parse_where, select, table_shape
 from selfsort.errors import invalid

@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from selfsort.data.decode import PICTURE_SUFFIXES, Unreadable
 from selfsort.data.folder import open_file, printable
-from selfsort.data.pictures import Gallery, Item
+from selfsort.data.gallery import Gallery, Item
 from selfsort.data.tables import damaged
 from selfsort.errors import invalid, missing_extra
 

@@ -20,7 +20,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from selfsort.data.decode import quiet_pillow
 from selfsort.errors import CannotWrite, SelfsortError
-from selfsort.explore.desk import Desk, Listing, Order, View
+from selfsort.explore.editor import Desk, Listing, Order, View
 from selfsort.explore.edits import MAX_NAME
 from selfsort.explore.exports import Kind, export, find_export
 from selfsort.explore.pictures import SHEET_COLUMNS, Encoded, Pictures

@@ -18,9 +18,9 @@ import numpy as np
 import numpy.typing as npt
 
 from selfsort.errors import CannotWrite, InvalidInput
-from selfsort.explore.desk import Desk
-from selfsort.export import export_folders, read_images_of, safe_name
-from selfsort.run import write_whole
+from selfsort.explore.editor import Desk
+from selfsort.runs.export.folders import export_folders, read_images_of, safe_name
+from selfsort.runs.folder import write_whole
 from selfsort.types import I64
 
 FOLDER = "exports"

@@ -23,13 +23,13 @@ from selfsort.data.arrays import match_channels
 from selfsort.data.datasets import ImageSpec
 from selfsort.data.decode import Unreadable, decode, probe
 from selfsort.data.detect import open_source
-from selfsort.data.fitting import cpu_count
 from selfsort.data.folder import open_file
-from selfsort.data.pictures import Gallery, Item
+from selfsort.data.gallery import Gallery, Item
+from selfsort.data.options import Reading
+from selfsort.data.resize import cpu_count
 from selfsort.errors import InvalidInput, SelfsortError
-from selfsort.reading import Reading
-from selfsort.report.words import plural
-from selfsort.run import RunFolder, Thumbnails
+from selfsort.runs.folder import RunFolder, Thumbnails
+from selfsort.text import plural
 from selfsort.types import U8
 
 TILE_SIDE = 160

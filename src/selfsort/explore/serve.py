@@ -21,7 +21,7 @@ def serve(run: Path, *, port: int, is_browser_wanted: bool, say: Callable[[str],
     except ImportError as error:
         raise missing_extra("fastapi and uvicorn", "selfsort explore", "explore") from error
     from selfsort.explore.app import create_app
-    from selfsort.explore.desk import Desk
+    from selfsort.explore.editor import Desk
     from selfsort.explore.guard import Guard, new_token
     from selfsort.explore.pictures import Pictures
 

@@ -28,9 +28,9 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
 from selfsort.errors import invalid
-from selfsort.graph._absorption import LARGE_SHARE, absorb_small, find_cut
-from selfsort.graph._agglomerate_kernels import APPROX_ALPHA, APPROX_SIZE, EXACT, I8, MergeRule
-from selfsort.graph._merging import BY_ABSORPTION, BY_AFFINITY, BY_ISOLATION, merge_down
+from selfsort.graph._kernels.agglomerate import APPROX_ALPHA, APPROX_SIZE, EXACT, I8, MergeRule
+from selfsort.graph._kernels.merging import BY_ABSORPTION, BY_AFFINITY, BY_ISOLATION, merge_down
+from selfsort.graph.absorb import LARGE_SHARE, absorb_small, find_cut
 from selfsort.graph.neighbours import Neighbours
 from selfsort.types import F64, I64
 

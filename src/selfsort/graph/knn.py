@@ -19,7 +19,7 @@ import numpy.typing as npt
 import torch
 
 from selfsort.errors import invalid, missing_extra
-from selfsort.graph._knn_kernels import refine, rescan, scan_columns, scan_rows
+from selfsort.graph._kernels.knn import refine, rescan, scan_columns, scan_rows
 from selfsort.graph.neighbours import Neighbours
 from selfsort.progress import track
 from selfsort.types import F32, F64, I64

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from selfsort.augment.policy import Affine, ChannelShift, Flip, Policy, Primitive
 from selfsort.config import Config, setting
-from selfsort.data.augment import Affine, ChannelShift, Flip, Policy, Primitive
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,8 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from selfsort import training
 from selfsort.classic.kmeans import kmeans
+from selfsort.learning.batches import PixelTensor
+from selfsort.learning.checkpoint import to_numpy
 from selfsort.nets.autoencoder import AutoEncoder
 from selfsort.types import F32, I64, Arrays, Images
 
@@ -27,7 +28,7 @@ def glance(seen_ND: Tensor, n_clusters: int, seed: int) -> I64:
     """
     n_kept = max(_N_GLANCE, 20 * n_clusters)
     rows = torch.linspace(0, len(seen_ND) - 1, min(n_kept, len(seen_ND))).long()
-    sample: F32 = training.to_numpy(seen_ND[rows])
+    sample: F32 = to_numpy(seen_ND[rows])
     centres = kmeans(sample, n_clusters, seed=seed, n_restarts=1, max_iterations=50).centroids
     nearest = torch.cdist(seen_ND, torch.from_numpy(centres).to(seen_ND)).argmin(dim=1)
     labels: I64 = nearest.cpu().numpy()
@@ -51,8 +52,8 @@ def pictures(net: AutoEncoder, images: Images, log_s_NK: Tensor, device: torch.d
     shown = log_s_NK.argmax(dim=0)[:_N_SHOWN]
     net.eval()
     with torch.inference_mode():
-        maps = net.activations(training.PixelTensor(images, device).floats(shown))
-    found = {f"activations.{name}": training.to_numpy(value) for name, value in maps.items()}
+        maps = net.activations(PixelTensor(images, device).floats(shown))
+    found = {f"activations.{name}": to_numpy(value) for name, value in maps.items()}
     for name, weight_FCHW in net.filters().items():
-        found[f"filters.{name}"] = training.to_numpy(weight_FCHW.permute(0, 2, 3, 1))
-    return {**found, "activation_rows": training.to_numpy(shown)}
+        found[f"filters.{name}"] = to_numpy(weight_FCHW.permute(0, 2, 3, 1))
+    return {**found, "activation_rows": to_numpy(shown)}

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from selfsort.augment.policy import Affine, ColourJitter, Flip, Policy
 from selfsort.config import Config, setting
-from selfsort.data.augment import Affine, ColourJitter, Flip, Policy
 
 
 @dataclass(frozen=True, kw_only=True)

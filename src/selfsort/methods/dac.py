@@ -35,15 +35,30 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from selfsort import distributed, training
-from selfsort.data.augment import augment
+from selfsort import distributed
+from selfsort.augment.policy import augment
 from selfsort.errors import InvalidInput
-from selfsort.mending import is_due, mend
+from selfsort.improve.multistart import train_steadiest
+from selfsort.improve.regroup import is_due, mend
+from selfsort.improve.stability import judge_by
+from selfsort.learning.batches import PixelTensor
+from selfsort.learning.checkpoint import (
+    pack_generator,
+    pack_module,
+    pack_optimizer,
+    saved_shape,
+    to_numpy,
+    unpack_generator,
+    unpack_module,
+    unpack_optimizer,
+)
+from selfsort.learning.encode import check_request
+from selfsort.learning.epoch import run_epoch
+from selfsort.learning.rates import set_rate
+from selfsort.learning.seeds import seeded_init, torch_generator
 from selfsort.methods._dac_settings import DACConfig, view_policy
 from selfsort.nets.labelnet import LAYERS, LabelNet, plan_network, restrain
 from selfsort.nets.norm import batch_statistics
-from selfsort.starts import train_steadiest
-from selfsort.steadiness import judge_by
 from selfsort.types import F32, I64, Arrays, Assignment, Clustering, Images, Method, Snapshot, State
 
 __all__ = ["METHOD", "DACConfig", "DACModel", "restore", "train", "view_policy"]
@@ -169,7 +184,7 @@ def evenly(idx_N: Tensor, size: int) -> tuple[Tensor, ...]:
 
 def encode(net: LabelNet, images: Images, config: DACConfig, device: torch.device, layer: str = "top") -> F32:
     """Return activations (`top`) or pooled features (`top-1`) of all images, in inference mode."""
-    pixels = training.PixelTensor(images, device)
+    pixels = PixelTensor(images, device)
     height, width, _ = images.shape
     # About as many pixels at a time for any image size; by the batch's statistics, about a mini-batch.
     size = 2 ** max(3, 17 - math.ceil(math.log2(height * width)))
@@ -180,9 +195,9 @@ def encode(net: LabelNet, images: Images, config: DACConfig, device: torch.devic
             for idx in evenly(block, config.batch_size) if config.bn_eval == "batch" else torch.split(block, size):
                 if config.bn_eval == "batch" and len(idx) > 1:
                     with batch_statistics(net):
-                        parts.append(training.to_numpy(compute(pixels.floats(idx))))
+                        parts.append(to_numpy(compute(pixels.floats(idx))))
                 else:
-                    parts.append(training.to_numpy(compute(pixels.floats(idx))))
+                    parts.append(to_numpy(compute(pixels.floats(idx))))
     found: F32 = np.concatenate(parts)
     return found
 
@@ -198,13 +213,13 @@ class _Run:
 
     def __init__(self, images: Images, config: DACConfig, device: torch.device, seed: int) -> None:
         self.images, self.config, self.device = images, config, device
-        self.pixels = training.PixelTensor(images, device)
+        self.pixels = PixelTensor(images, device)
         mean = (images.pixels.mean(axis=(0, 1, 2), dtype=np.float64) / 255).tolist() if config.centre else None
-        with training.seeded_init(seed):
+        with seeded_init(seed):
             self.net = build_network(images.shape, config, mean).to(device)
         self.optimizer = torch.optim.RMSprop(self.net.parameters(), lr=config.lr, alpha=0.9, eps=1e-8)
-        self.shuffling = training.torch_generator(seed, "batches")
-        self.moving = training.torch_generator(seed, "views", device)
+        self.shuffling = torch_generator(seed, "batches")
+        self.moving = torch_generator(seed, "views", device)
         self.policy = view_policy(config, images.shape[2])
         self.labels: I64 = np.zeros(len(images), dtype=np.int64)
         self.order = torch.arange(len(images))
@@ -214,20 +229,20 @@ class _Run:
 
     def state(self) -> State:
         arrays = {
-            **training.pack_module("net", self.net),
-            **training.pack_optimizer("optimizer", self.optimizer),
-            "shuffling": training.pack_generator(self.shuffling),
-            "moving": training.pack_generator(self.moving),
+            **pack_module("net", self.net),
+            **pack_optimizer("optimizer", self.optimizer),
+            "shuffling": pack_generator(self.shuffling),
+            "moving": pack_generator(self.moving),
             "labels": self.labels.copy(),
-            "order": training.to_numpy(self.order),
+            "order": to_numpy(self.order),
         }
         return State(arrays, {name: getattr(self, name) for name in _COUNTERS})
 
     def load(self, state: State) -> None:
-        training.unpack_module("net", self.net, state.arrays)
-        training.unpack_optimizer("optimizer", self.optimizer, state.arrays)
-        training.unpack_generator(self.shuffling, state.arrays["shuffling"])
-        training.unpack_generator(self.moving, state.arrays["moving"])
+        unpack_module("net", self.net, state.arrays)
+        unpack_optimizer("optimizer", self.optimizer, state.arrays)
+        unpack_generator(self.shuffling, state.arrays["shuffling"])
+        unpack_generator(self.moving, state.arrays["moving"])
         self.labels, self.order = state.arrays["labels"].copy(), torch.from_numpy(state.arrays["order"].copy())
         for name in _COUNTERS:
             setattr(self, name, type(getattr(self, name))(state.meta[name]))
@@ -290,10 +305,10 @@ class _Run:
         )
         n_pools = len(evenly(self.order, config.pool_size))
         if config.schedule == "cosine":
-            training.set_rate(self.optimizer, config.lr, (self.epoch + self.pool / n_pools) / self.n_epochs)
+            set_rate(self.optimizer, config.lr, (self.epoch + self.pool / n_pools) / self.n_epochs)
         what = f"epoch {self.epoch + 1} of {self.n_epochs}, pool {self.pool + 1} of {n_pools}"
         total = n * config.inner_epochs * config.repeats
-        stats = training.run_epoch(step, batches, self.optimizer, what=what, total=total)
+        stats = run_epoch(step, batches, self.optimizer, what=what, total=total)
         distributed.average_buffers(net)
         self.selected, self.positive = self.selected + selected, self.positive + positive
         return {**stats.event(), "selected_fraction": selected, "positive_fraction": positive}
@@ -321,7 +336,7 @@ def train(
     build, policy = partial(build_network, images.shape, config), view_policy(config, images.shape[2])
     return train_steadiest(
         partial(_train_once, images, config, device),
-        judge_by(build, LabelNet.forward, training.PixelTensor(images, device), policy, config.n_clusters),
+        judge_by(build, LabelNet.forward, PixelTensor(images, device), policy, config.n_clusters),
         n_starts=config.starts,
         n_steps=1 + config.start_pools,
         n_total=_n_snapshots(len(images), config),
@@ -401,7 +416,7 @@ def _label_features(activations: F32, config: DACConfig) -> F32:
 
 
 def _result(run: _Run, activations: F32) -> Clustering:
-    model = State(training.pack_module("net", run.net), {"shape": list(run.images.shape)})
+    model = State(pack_module("net", run.net), {"shape": list(run.images.shape)})
     features = _label_features(activations, run.config)
     return Clustering(run.labels, _softmax(activations), features, model)
 
@@ -410,15 +425,15 @@ class DACModel:
     """The network: an image belongs where its label feature is largest."""
 
     def __init__(self, config: DACConfig, state: State, device: torch.device) -> None:
-        self.config, self.shape, self.device = config, training.saved_shape(state), device
-        with training.seeded_init(0):
+        self.config, self.shape, self.device = config, saved_shape(state), device
+        with seeded_init(0):
             self.net = build_network(self.shape, config).to(device)
-        training.unpack_module("net", self.net, state.arrays)
+        unpack_module("net", self.net, state.arrays)
         self.net.eval()
 
     def apply(self, images: Images, layer: str = "top") -> Assignment:
         """Return label features (`top`) or pooled features (`top-1`), and probabilities."""
-        training.check_request(images, self.shape, layer, LAYERS)
+        check_request(images, self.shape, layer, LAYERS)
         activations = encode(self.net, images, self.config, self.device)
         if layer == "top":
             features = _label_features(activations, self.config)

@@ -37,9 +37,24 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from selfsort import distributed, training
+from selfsort import distributed
+from selfsort.augment.policy import Affine
 from selfsort.classic.kmeans import kmeans
-from selfsort.data.augment import Affine
+from selfsort.learning.batches import PixelTensor, shuffled_batches
+from selfsort.learning.checkpoint import (
+    pack_generator,
+    pack_module,
+    pack_optimizer,
+    saved_shape,
+    to_numpy,
+    unpack_generator,
+    unpack_module,
+    unpack_optimizer,
+)
+from selfsort.learning.encode import check_request
+from selfsort.learning.epoch import EpochStats, run_epoch
+from selfsort.learning.rates import set_rate
+from selfsort.learning.seeds import derive_seed, seeded_init, torch_generator
 from selfsort.methods._dbc_history import glance, pictures, stage
 from selfsort.methods._dbc_settings import DBCConfig, DECConfig, FCAEConfig
 from selfsort.nets.autoencoder import ARCHITECTURES, FCAE, AutoEncoder, DenseAE, plan_stages
@@ -110,7 +125,7 @@ def encode(encoder: nn.Module, images: Images, device: torch.device, scale: floa
     # About as many pixels at a time for any image size; divides the 4,096 images that a saved run is predicted in, so
     # that predicting the training images repeats the very same products.
     chunk = 2 ** min(12, max(3, 19 - math.ceil(math.log2(height * width))))
-    pixels, was_training = training.PixelTensor(images, device), encoder.training
+    pixels, was_training = PixelTensor(images, device), encoder.training
     encoder.eval()
     with torch.inference_mode():
         features = distributed.rows_in_shares(
@@ -161,13 +176,13 @@ class _Run:
 
     @classmethod
     def new(cls, images: Images, config: FCAEConfig, device: torch.device, seed: int) -> _Run:
-        with training.seeded_init(seed):
+        with seeded_init(seed):
             net = build_network(images.shape, config).to(device)
         n_features = encode(net.encoder, images.subset(slice(0, 1)), device, 1.0).shape[1]
         mu = nn.Parameter(torch.zeros(config.n_clusters, n_features, device=device))
         optimizer = torch.optim.Adam(net.parameters(), lr=config.ae_lr)
-        shuffling = training.torch_generator(seed, "batches")
-        corrupting = training.torch_generator(seed, "corruption", device)
+        shuffling = torch_generator(seed, "batches")
+        corrupting = torch_generator(seed, "corruption", device)
         n_first = config.first_epochs(len(images))
         n_second = config.second_epochs(len(images)) if isinstance(config, DBCConfig) else 0
         labels = np.zeros(len(images), dtype=np.int64)
@@ -177,23 +192,23 @@ class _Run:
         """Go on from a saved state."""
         for name in _COUNTERS:
             setattr(self, name, int(state.meta[name]))
-        training.unpack_module("net", self.net, state.arrays)
+        unpack_module("net", self.net, state.arrays)
         self.set_centres(state.arrays["mu"])
         if self.is_clustered:
             self.enter_stage_two()
-        training.unpack_optimizer("optimizer", self.optimizer, state.arrays)
-        training.unpack_generator(self.shuffling, state.arrays["shuffling"])
-        training.unpack_generator(self.corrupting, state.arrays["corrupting"])
+        unpack_optimizer("optimizer", self.optimizer, state.arrays)
+        unpack_generator(self.shuffling, state.arrays["shuffling"])
+        unpack_generator(self.corrupting, state.arrays["corrupting"])
         self.labels = state.arrays["labels"].copy()
         self.pictures = {name[6:]: array for name, array in state.arrays.items() if name.startswith("extra.")}
 
     def state(self) -> State:
         arrays = {
-            **training.pack_module("net", self.net),
-            **training.pack_optimizer("optimizer", self.optimizer),
-            "mu": training.to_numpy(self.mu),
-            "shuffling": training.pack_generator(self.shuffling),
-            "corrupting": training.pack_generator(self.corrupting),
+            **pack_module("net", self.net),
+            **pack_optimizer("optimizer", self.optimizer),
+            "mu": to_numpy(self.mu),
+            "shuffling": pack_generator(self.shuffling),
+            "corrupting": pack_generator(self.corrupting),
             "labels": self.labels.copy(),
             **{f"extra.{name}": array for name, array in self.pictures.items()},
         }
@@ -216,7 +231,7 @@ class _Run:
         return score_all(features, self.mu, self.config.v)
 
     def batches(self) -> Iterator[Tensor]:
-        return training.shuffled_batches(len(self.images), self.config.batch_size, self.shuffling)
+        return shuffled_batches(len(self.images), self.config.batch_size, self.shuffling)
 
     def snapshot(self, phase: str, event: Mapping[str, Any], **rest: Any) -> Snapshot:
         self.step += 1
@@ -235,7 +250,7 @@ def train(
     while run.ae_epoch < run.n_first:
         seen, stats = _reconstruct(run)
         run.ae_epoch += 1
-        run.labels = glance(seen, config.n_clusters, training.derive_seed(seed, f"glance {run.ae_epoch}"))
+        run.labels = glance(seen, config.n_clusters, derive_seed(seed, f"glance {run.ae_epoch}"))
         yield run.snapshot("reconstruct", _named(stats, "reconstruction"))
     features = run.encode()
     if not run.is_clustered:
@@ -276,7 +291,7 @@ def _has_settled(changed: float, stop: float) -> bool:
     return changed < stop or changed == 0
 
 
-def _named(stats: training.EpochStats, name: str) -> dict[str, float | int]:
+def _named(stats: EpochStats, name: str) -> dict[str, float | int]:
     """Give the loss its name: the two stages minimise different things, which must not share a curve."""
     event = stats.event()
     return {name: event.pop("loss"), **event}
@@ -305,9 +320,9 @@ def _with_noise(x_BCHW: Tensor, run: _Run) -> Tensor:
     return x_BCHW * is_kept_BCHW.to(x_BCHW)
 
 
-def _reconstruct(run: _Run) -> tuple[Tensor, training.EpochStats]:
+def _reconstruct(run: _Run) -> tuple[Tensor, EpochStats]:
     """Stage I, one epoch: Eq. (1). Also returns the features as the network saw the images in passing."""
-    net, pixels = run.net.train(), training.PixelTensor(run.images, run.device)
+    net, pixels = run.net.train(), PixelTensor(run.images, run.device)
     seen_ND = torch.zeros(len(pixels), run.mu.shape[1], device=run.device)
 
     def step(batch_B: Tensor) -> Tensor | None:
@@ -319,10 +334,10 @@ def _reconstruct(run: _Run) -> tuple[Tensor, training.EpochStats]:
         seen_ND[batch_B.to(run.device)] = z_BD.detach()
         return reconstruction_loss(x_BCHW if run.config.restore else varied_BCHW, again_BCHW)
 
-    training.set_rate(run.optimizer, run.config.ae_lr, run.ae_epoch / run.config.full_epochs(len(pixels)))
+    set_rate(run.optimizer, run.config.ae_lr, run.ae_epoch / run.config.full_epochs(len(pixels)))
     what = f"stage 1, epoch {run.ae_epoch + 1} of {run.n_first}"
     distributed.own_stream(run.corrupting)
-    stats = training.run_epoch(step, run.batches(), run.optimizer, what=what, total=len(pixels))
+    stats = run_epoch(step, run.batches(), run.optimizer, what=what, total=len(pixels))
     distributed.average_buffers(net)
     return distributed.add_up(seen_ND), stats
 
@@ -336,13 +351,13 @@ def _place_centres(run: _Run, features: F32, seed: int) -> float:
     return fitted.inertia
 
 
-def _learn_target(run: _Run, config: DBCConfig, r_NK: Tensor, *, is_still: bool) -> training.EpochStats:
+def _learn_target(run: _Run, config: DBCConfig, r_NK: Tensor, *, is_still: bool) -> EpochStats:
     """Stage II, one epoch: the target stays what it is while the scores move towards it.
 
     `is_still` leaves the images as they are. A moved image gets softer scores; as long as all scores are soft, that
     outweighs the boosting and they become equal.
     """
-    net, pixels = run.net.train(not config.freeze_bn), training.PixelTensor(run.images, run.device)
+    net, pixels = run.net.train(not config.freeze_bn), PixelTensor(run.images, run.device)
 
     def step(batch_B: Tensor) -> Tensor | None:
         if len(batch_B) < 2 and not config.freeze_bn:
@@ -356,10 +371,10 @@ def _learn_target(run: _Run, config: DBCConfig, r_NK: Tensor, *, is_still: bool)
             loss = loss + config.rec_weight * reconstruction_loss(wanted_BCHW, again_BCHW)
         return loss
 
-    training.set_rate(run.optimizer, config.lr, run.epoch / run.n_second)
+    set_rate(run.optimizer, config.lr, run.epoch / run.n_second)
     what = f"stage 2, epoch {run.epoch + 1} of at most {run.n_second}"
     distributed.own_stream(run.corrupting)
-    stats = training.run_epoch(step, run.batches(), run.optimizer, what=what, total=len(pixels))
+    stats = run_epoch(step, run.batches(), run.optimizer, what=what, total=len(pixels))
     distributed.average_buffers(net)
     return stats
 
@@ -369,7 +384,7 @@ def _learn_target(run: _Run, config: DBCConfig, r_NK: Tensor, *, is_still: bool)
 
 def _result(run: _Run, features: F32, log_s_NK: Tensor) -> Clustering:
     model = State(
-        {**training.pack_module("encoder", run.net.encoder), "mu": training.to_numpy(run.mu)},
+        {**pack_module("encoder", run.net.encoder), "mu": to_numpy(run.mu)},
         {"shape": list(run.images.shape)},
     )
     return Clustering(run.labels, log_s_NK.exp().numpy(), features, model, run.pictures)
@@ -379,16 +394,16 @@ class DBCModel:
     """The encoder and the centres: new images get the scores the training images got."""
 
     def __init__(self, config: FCAEConfig, state: State, device: torch.device) -> None:
-        self.config, self.shape, self.device = config, training.saved_shape(state), device
-        with training.seeded_init(0):
+        self.config, self.shape, self.device = config, saved_shape(state), device
+        with seeded_init(0):
             self.encoder = build_network(self.shape, config).encoder.to(device)
-        training.unpack_module("encoder", self.encoder, state.arrays)
+        unpack_module("encoder", self.encoder, state.arrays)
         self.encoder.eval()
         self.mu = torch.from_numpy(state.arrays["mu"].copy())
 
     def apply(self, images: Images, layer: str = "top") -> Assignment:
         """Return features and scores."""
-        training.check_request(images, self.shape, layer)
+        check_request(images, self.shape, layer)
         features = encode(self.encoder, images, self.device, self.config.feature_scale)
         return Assignment(features, score_all(features, self.mu, self.config.v).exp().numpy())
 

@@ -37,15 +37,28 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from selfsort import distributed, training
+from selfsort import distributed
+from selfsort.augment.policy import augment
 from selfsort.classic.kmeans import kmeans
-from selfsort.data.augment import augment
-from selfsort.mending import is_due, mend
+from selfsort.improve.multistart import train_steadiest
+from selfsort.improve.regroup import is_due, mend
+from selfsort.improve.stability import judge_by
+from selfsort.learning.batches import PixelTensor, shuffled_batches
+from selfsort.learning.checkpoint import (
+    pack_module,
+    pack_optimizer,
+    saved_shape,
+    to_numpy,
+    unpack_module,
+    unpack_optimizer,
+)
+from selfsort.learning.encode import check_request
+from selfsort.learning.epoch import run_epoch
+from selfsort.learning.rates import set_rate
+from selfsort.learning.seeds import derive_seed, seeded_init, torch_generator
 from selfsort.methods._gatcluster_settings import GATClusterConfig, view_policy
 from selfsort.nets.attention import GATNet, LabelPath, Prepare, plan_network
 from selfsort.nets.norm import batch_statistics, refresh_statistics
-from selfsort.starts import train_steadiest
-from selfsort.steadiness import judge_by
 from selfsort.types import F32, Arrays, Assignment, Clustering, Images, Method, Snapshot, State
 
 __all__ = ["METHOD", "GATClusterConfig", "GATClusterModel", "restore", "train", "view_policy"]
@@ -163,7 +176,7 @@ def look(net: GATNet, images: Images, device: torch.device, *, with_maps: bool =
     # As many pixels at a time for any image size; divides the 4,096 images that a saved run is predicted in, so that
     # predicting the training images repeats the very same products.
     chunk = 2 ** min(10, max(3, 19 - math.ceil(math.log2(height * width))))
-    pixels, was_training = training.PixelTensor(images, device, is_even=net.prepare.is_even), net.training
+    pixels, was_training = PixelTensor(images, device, is_even=net.prepare.is_even), net.training
     net.eval()
     parts = []
     with torch.inference_mode():
@@ -174,7 +187,7 @@ def look(net: GATNet, images: Images, device: torch.device, *, with_maps: bool =
                 parameters = net.attention.parameters_of(map_BKhw)
             if net.attention is not None and with_maps:
                 attention = net.attention.look(map_BKhw)
-            parts.append([training.to_numpy(found) for found in (l_BK, features_BD, parameters, attention)])
+            parts.append([to_numpy(found) for found in (l_BK, features_BD, parameters, attention)])
     net.train(was_training)
     return Seen(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
@@ -203,9 +216,9 @@ class _Run:
 
     def __init__(self, images: Images, config: GATClusterConfig, device: torch.device, seed: int) -> None:
         self.images, self.config, self.device, self.seed = images, config, device, seed
-        self.pixels = training.PixelTensor(images, device, is_even=config.even_light)
+        self.pixels = PixelTensor(images, device, is_even=config.even_light)
         self.policy = view_policy(config, images.shape[2])
-        with training.seeded_init(seed):
+        with seeded_init(seed):
             self.net = build_network(images.shape, config).to(device)
         self.optimizer = torch.optim.Adam(self.net.parameters(), lr=config.lr)
         self.n_pool = min(config.M, len(images))
@@ -220,22 +233,22 @@ class _Run:
     def load(self, state: State) -> None:
         """Go on from a saved state."""
         self.iteration, self.step = int(state.meta["iteration"]), int(state.meta["step"])
-        training.unpack_module("net", self.net, state.arrays)
-        training.unpack_optimizer("optimizer", self.optimizer, state.arrays)
+        unpack_module("net", self.net, state.arrays)
+        unpack_optimizer("optimizer", self.optimizer, state.arrays)
         self.usage_2K = torch.from_numpy(state.arrays["usage"].copy()).to(self.device)
 
     def state(self) -> State:
         arrays = {
-            **training.pack_module("net", self.net),
-            **training.pack_optimizer("optimizer", self.optimizer),
-            "usage": training.to_numpy(self.usage_2K),
+            **pack_module("net", self.net),
+            **pack_optimizer("optimizer", self.optimizer),
+            "usage": to_numpy(self.usage_2K),
         }
         return State(arrays, {"iteration": self.iteration, "step": self.step})
 
     def large_batch(self, iteration: int) -> Tensor:
         """Cut epochs, shuffled anew each, into large batches; what is left of one is dropped."""
         epoch, place = divmod(iteration, len(self.images) // self.n_pool)
-        order = torch.randperm(len(self.images), generator=training.torch_generator(self.seed, f"epoch {epoch}"))
+        order = torch.randperm(len(self.images), generator=torch_generator(self.seed, f"epoch {epoch}"))
         return order[place * self.n_pool : (place + 1) * self.n_pool]
 
     def label_features(self, rows_M: Tensor) -> Tensor:
@@ -265,16 +278,14 @@ class _Run:
 
     def unchanged_batches(self) -> Iterator[Tensor]:
         """Walk over some images as they are, in parts of equal size."""
-        rows = torch.randperm(len(self.images), generator=training.torch_generator(self.seed, "statistics"))[
-            :_N_MEASURED
-        ]
+        rows = torch.randperm(len(self.images), generator=torch_generator(self.seed, "statistics"))[:_N_MEASURED]
         for part in torch.tensor_split(rows, max(1, len(rows) // self.config.m1)):
             yield self.pixels.floats(part)
 
     def prepare_pool(self, iteration: int) -> Pool:
         """Step 1: targets of a large batch, and its changed images."""
         config, rows_M = self.config, self.large_batch(iteration)
-        self.views = training.torch_generator(self.seed, f"views {iteration}", self.device)
+        self.views = torch_generator(self.seed, f"views {iteration}", self.device)
         if not config.augment_once:  # else all processes make all views
             distributed.own_stream(self.views)
         if config.kmeans_on == "features":
@@ -286,8 +297,8 @@ class _Run:
         t_MK, ta_MK = balanced_target(l_MK, 1), balanced_target(l_MK, 2)
         c_M, is_guarded = torch.arange(len(rows_M), device=self.device), False
         if config.SM:
-            points: F32 = training.to_numpy(seen_M)
-            seed = training.derive_seed(self.seed, f"k-means {iteration}")
+            points: F32 = to_numpy(seen_M)
+            seed = derive_seed(self.seed, f"k-means {iteration}")
             found = kmeans(points, config.n_clusters, seed=seed, n_restarts=config.n_restarts).labels
             c_M, is_guarded = trusted_clusters(
                 torch.from_numpy(found).to(self.device), config.n_clusters, config.min_share
@@ -311,11 +322,11 @@ class _Run:
             self.pool = self.prepare_pool(iteration)
             self.n_guarded += self.pool.is_guarded
             if self.config.schedule == "cosine":
-                training.set_rate(self.optimizer, self.config.lr, iteration / self.config.iterations)
+                set_rate(self.optimizer, self.config.lr, iteration / self.config.iterations)
             self.net.train()
-            order = training.torch_generator(self.seed, f"order {iteration}")
+            order = torch_generator(self.seed, f"order {iteration}")
             for _ in range(self.config.repeats):
-                yield from training.shuffled_batches(self.n_pool, self.batch_size, order, drop_last=True)
+                yield from shuffled_batches(self.n_pool, self.batch_size, order, drop_last=True)
 
     def loss(self, batch_B: Tensor) -> Tensor:
         """Step 2: the weighted tasks on one small batch of the pool."""
@@ -354,7 +365,7 @@ class _Run:
         config = self.config
         n_pools = min(config.eval_every, config.iterations - self.iteration)
         self.sums, self.n_guarded = {}, 0
-        stats = training.run_epoch(
+        stats = run_epoch(
             self.loss,
             self.small_batches(n_pools),
             self.optimizer,
@@ -369,7 +380,7 @@ class _Run:
 
     def mend(self) -> dict[str, float | int]:
         """Exchange a bad cut for a better one if there is any."""
-        self.views = training.torch_generator(self.seed, f"mending {self.iteration}", self.device)
+        self.views = torch_generator(self.seed, f"mending {self.iteration}", self.device)
         distributed.own_stream(self.views)
 
         def look(x_BCHW: Tensor) -> tuple[Tensor, Tensor]:
@@ -382,7 +393,7 @@ class _Run:
 
         return mend(
             self.net, look, loss, self.pixels, self.policy, self.config.n_clusters, self.optimizer,
-            batch_size=self.batch_size, seed=training.derive_seed(self.seed, f"mending {self.iteration}"),
+            batch_size=self.batch_size, seed=derive_seed(self.seed, f"mending {self.iteration}"),
         )  # fmt: skip
 
     def refresh(self) -> None:
@@ -396,7 +407,7 @@ def train(
 ) -> Iterator[Snapshot]:
     """Yield a snapshot after every `eval_every` large batches."""
     build, policy = partial(build_network, images.shape, config), view_policy(config, images.shape[2])
-    pixels = training.PixelTensor(images, device, is_even=config.even_light)
+    pixels = PixelTensor(images, device, is_even=config.even_light)
     return train_steadiest(
         partial(_train_once, images, config, device),
         judge_by(build, GATNet.label, pixels, policy, config.n_clusters),
@@ -475,7 +486,7 @@ def _result(run: _Run, seen: Seen) -> Clustering:
         extras["attention"] = look(run.net, run.images.subset(shown), run.device, with_maps=True).attention
         if seen.parameters.size:
             extras["attention_parameters"] = seen.parameters
-    model = State(training.pack_module("net", run.net), {"shape": list(run.images.shape)})
+    model = State(pack_module("net", run.net), {"shape": list(run.images.shape)})
     return Clustering(seen.soft.argmax(axis=1).astype(np.int64), seen.soft, seen.features, model, extras)
 
 
@@ -483,15 +494,15 @@ class GATClusterModel:
     """The network: new images get the label features the training images got."""
 
     def __init__(self, config: GATClusterConfig, state: State, device: torch.device) -> None:
-        self.shape, self.device = training.saved_shape(state), device
-        with training.seeded_init(0):
+        self.shape, self.device = saved_shape(state), device
+        with seeded_init(0):
             self.net = build_network(self.shape, config).to(device)
-        training.unpack_module("net", self.net, state.arrays)
+        unpack_module("net", self.net, state.arrays)
         self.net.eval()
 
     def apply(self, images: Images, layer: str = "top") -> Assignment:
         """Return image features and label features."""
-        training.check_request(images, self.shape, layer)
+        check_request(images, self.shape, layer)
         seen = look(self.net, images, self.device)
         return Assignment(seen.features, seen.soft)
 

@@ -38,16 +38,29 @@ import torch.nn.functional as F
 from sklearn.decomposition import PCA
 from torch import Tensor
 
-from selfsort import distributed, training
-from selfsort.classic.fit import VoteModel, pixel_features, vote_state
+from selfsort import distributed
 from selfsort.classic.gdl import merge_history, short_graph_note
 from selfsort.classic.kmeans import kmeans
+from selfsort.classic.method import VoteModel, pixel_features, vote_state
 from selfsort.config import Config, setting
-from selfsort.graph._absorption import LARGE_SHARE
+from selfsort.graph.absorb import LARGE_SHARE
 from selfsort.graph.affinity import digraph, global_scale, unit_rows
 from selfsort.graph.agglomerate import Agglomeration, agglomerate, nearest_neighbour_components
 from selfsort.graph.knn import find_neighbours, nearest_neighbours
 from selfsort.graph.neighbours import Neighbours
+from selfsort.learning.batches import PixelTensor, shuffled_batches
+from selfsort.learning.checkpoint import (
+    pack_generator,
+    pack_module,
+    pack_optimizer,
+    saved_shape,
+    unpack_generator,
+    unpack_module,
+    unpack_optimizer,
+)
+from selfsort.learning.encode import check_request
+from selfsort.learning.epoch import EpochStats, run_epoch
+from selfsort.learning.seeds import seeded_init, torch_generator
 from selfsort.nets.convnet import ARCHITECTURES, LAYERS, ConvNet, plan_blocks
 from selfsort.types import F32, I64, Arrays, Assignment, Clustering, Images, Method, Snapshot, State
 
@@ -277,7 +290,7 @@ def encode(net: ConvNet, images: Images, device: torch.device, layer: str = "top
     """Return a layer's output for all images, in evaluation mode; unit rows, except for a low-dimensional top."""
     height, width, _ = images.shape
     chunk = 2 ** max(3, 19 - math.ceil(math.log2(height * width)))  # about as many pixels at a time for any size
-    pixels = training.PixelTensor(images, device)
+    pixels = PixelTensor(images, device)
     net.eval()
     with torch.inference_mode():
         features = distributed.rows_in_shares(
@@ -296,12 +309,12 @@ class _Run:
 
     def __init__(self, images: Images, config: JULEConfig, device: torch.device, seed: int) -> None:
         self.images, self.config, self.device = images, config, device
-        with training.seeded_init(seed):
+        with seeded_init(seed):
             self.net = build_network(images.shape, config).to(device)
         self.optimizer = torch.optim.SGD(
             self.net.parameters(), lr=config.lr, momentum=config.momentum, weight_decay=config.weight_decay
         )
-        self.generators = {name: training.torch_generator(seed, name) for name in ("batches", "negatives")}
+        self.generators = {name: torch_generator(seed, name) for name in ("batches", "negatives")}
         self.labels: I64 = np.zeros(len(images), dtype=np.int64)
         self.counts: tuple[int, ...] = ()  # clusters to reach, period by period
         self.n_epochs = config.epochs if config.control == "none" else 0
@@ -310,19 +323,19 @@ class _Run:
 
     def state(self) -> State:
         arrays = {
-            **training.pack_module("net", self.net),
-            **training.pack_optimizer("optimizer", self.optimizer),
-            **{name: training.pack_generator(generator) for name, generator in self.generators.items()},
+            **pack_module("net", self.net),
+            **pack_optimizer("optimizer", self.optimizer),
+            **{name: pack_generator(generator) for name, generator in self.generators.items()},
             "labels": self.labels.copy(),
             "counts": np.array(self.counts, dtype=np.int64),
         }
         return State(arrays, {name: getattr(self, name) for name in _COUNTERS})
 
     def load(self, state: State) -> None:
-        training.unpack_module("net", self.net, state.arrays)
-        training.unpack_optimizer("optimizer", self.optimizer, state.arrays)
+        unpack_module("net", self.net, state.arrays)
+        unpack_optimizer("optimizer", self.optimizer, state.arrays)
         for name, generator in self.generators.items():
-            training.unpack_generator(generator, state.arrays[name])
+            unpack_generator(generator, state.arrays[name])
         self.labels, self.counts = state.arrays["labels"].copy(), tuple(state.arrays["counts"].tolist())
         for name in _COUNTERS:
             setattr(self, name, int(state.meta[name]))
@@ -333,10 +346,10 @@ class _Run:
         event = {"phase": phase, "period": self.period, **event}
         return Snapshot(self.step, total, self.labels, event, self.state, **rest)
 
-    def train_epoch(self) -> training.EpochStats:
+    def train_epoch(self) -> EpochStats:
         config, labels_N = self.config, torch.from_numpy(self.labels)
         margin = triplet_margin(len(labels_N), config)
-        pixels = training.PixelTensor(self.images, self.device)
+        pixels = PixelTensor(self.images, self.device)
 
         def step(batch_B: Tensor) -> Tensor | None:
             triplets = mine_triplets(labels_N[batch_B], config.n_neg, self.generators["negatives"])
@@ -353,10 +366,10 @@ class _Run:
             triplets = Triplets(*(places.to(self.device) for places in triplets))
             return triplet_loss(features_BD, triplets, config.gamma, margin)
 
-        batches = training.shuffled_batches(len(labels_N), config.batch_size, self.generators["batches"])
+        batches = shuffled_batches(len(labels_N), config.batch_size, self.generators["batches"])
         what = f"period {self.period + 1} of {len(self.counts)}, epoch {self.epoch + 1} of {self.n_epochs}"
         distributed.own_stream(self.generators["negatives"])
-        stats = training.run_epoch(step, batches, self.optimizer, what=what, total=len(labels_N))
+        stats = run_epoch(step, batches, self.optimizer, what=what, total=len(labels_N))
         distributed.average_buffers(self.net)
         return stats
 
@@ -429,7 +442,7 @@ def _finish(run: _Run, view: View, merged: Agglomeration) -> Snapshot:
         view = look(encode(run.net, run.images, device), config, device)
     scale = global_scale(view.neighbours, config.a)
     model = vote_state(view.features, again.labels, config.n_clusters, config.K_s, scale)
-    model.arrays.update(training.pack_module("net", run.net))
+    model.arrays.update(pack_module("net", run.net))
     model.meta["shape"] = list(run.images.shape)
     extras: Arrays = {"labels_sf": merged.labels, **merge_history(again, start)}
     soft = VoteModel(model, device).assign(view.features)
@@ -442,15 +455,15 @@ class JULEModel:
     """The trained network; new images get the affinity-weighted vote of their K_s nearest training images."""
 
     def __init__(self, config: JULEConfig, state: State, device: torch.device) -> None:
-        self.shape, self.device, self.is_raw = training.saved_shape(state), device, config.control == "raw"
-        with training.seeded_init(0):
+        self.shape, self.device, self.is_raw = saved_shape(state), device, config.control == "raw"
+        with seeded_init(0):
             self.net = build_network(self.shape, config).to(device)
-        training.unpack_module("net", self.net, state.arrays)
+        unpack_module("net", self.net, state.arrays)
         self.votes = VoteModel(state, device)
 
     def apply(self, images: Images, layer: str = "top") -> Assignment:
         """Return the features of a layer (`top`, `top-1`, `top-2`); the vote is always by `top`."""
-        training.check_request(images, self.shape, layer, LAYERS)
+        check_request(images, self.shape, layer, LAYERS)
         top = pixel_features(images) if self.is_raw else encode(self.net, images, self.device)
         features = top if layer == "top" else encode(self.net, images, self.device, layer)
         return Assignment(features, self.votes.assign(top))

@@ -32,10 +32,25 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from selfsort import distributed, training
+from selfsort import distributed
+from selfsort.augment.policy import Affine, Blur, ColourJitter, Flip, Greyscale, Policy, ResizedCrop, Solarise, augment
 from selfsort.config import Config, setting
-from selfsort.data.augment import Affine, Blur, ColourJitter, Flip, Greyscale, Policy, ResizedCrop, Solarise, augment
 from selfsort.errors import invalid
+from selfsort.learning.batches import PixelTensor, shuffled_batches
+from selfsort.learning.checkpoint import (
+    pack_generator,
+    pack_module,
+    pack_optimizer,
+    saved_shape,
+    to_numpy,
+    unpack_generator,
+    unpack_module,
+    unpack_optimizer,
+)
+from selfsort.learning.encode import check_request
+from selfsort.learning.epoch import EpochStats, run_epoch
+from selfsort.learning.rates import half_cosine
+from selfsort.learning.seeds import seeded_init, torch_generator
 from selfsort.methods._secu_balance import Balance, EntropyPrice, Greedy, SizeBounds
 from selfsort.methods._secu_centres import (
     centre_loss,
@@ -163,13 +178,13 @@ def encoder_rate(progress: float, config: SeCuConfig) -> float:
         return 0.0
     if progress < 1 + config.warmup:
         return config.lr * (progress - 1) / config.warmup
-    return config.lr * training.half_cosine((progress - 1 - config.warmup) / (config.epochs - config.warmup))
+    return config.lr * half_cosine((progress - 1 - config.warmup) / (config.epochs - config.warmup))
 
 
 def centre_rate(progress: float, config: SeCuConfig) -> float:
     """Learning rate of the centres: constant, or for the comparison falling."""
     is_constant = config.centre_schedule == "constant"
-    return config.centre_lr * (1.0 if is_constant else training.half_cosine(progress / (config.epochs + 1)))
+    return config.centre_lr * (1.0 if is_constant else half_cosine(progress / (config.epochs + 1)))
 
 
 # --- network and views ---------------------------------------------------------------------------------------------
@@ -225,7 +240,7 @@ def encode(net: SeCuNet, images: Images, device: torch.device) -> F32:
     height, width, _ = images.shape
     # About as many pixels at a time for any image size; divides the 4,096 images that a saved run is predicted in.
     chunk = 2 ** min(11, max(3, 18 - math.ceil(math.log2(height * width))))
-    pixels, was_training = training.PixelTensor(images, device), net.training
+    pixels, was_training = PixelTensor(images, device), net.training
     net.eval()
     with torch.inference_mode():
         features = distributed.rows_in_shares(
@@ -262,15 +277,15 @@ class _Run:
 
     def __init__(self, images: Images, config: SeCuConfig, device: torch.device, seed: int) -> None:
         self.images, self.config, self.device = images, config, device
-        with training.seeded_init(seed):
+        with seeded_init(seed):
             self.net = SeCuNet(images.shape, config)
         self.net.normalise.fit(images.pixels)
         self.net.to(device)
         if config.sync_bn:
             self.net = cast(SeCuNet, distributed.synchronised(self.net))
         self.optimizer = _optimizer(self.net, config)
-        self.shuffling = training.torch_generator(seed, "batches")
-        self.viewing = training.torch_generator(seed, "views", device)
+        self.shuffling = torch_generator(seed, "batches")
+        self.viewing = torch_generator(seed, "views", device)
         # Four bytes per image and head; -1 until an image has been seen.
         self.assigned_NH = torch.full((len(images), config.n_heads), -1, dtype=torch.int32)
         self.balances = [make_balance(k, len(images), config, device) for k in config.head_sizes]
@@ -279,10 +294,10 @@ class _Run:
     def load(self, state: State) -> None:
         """Go on from a saved state."""
         self.epoch = int(state.meta["epoch"])
-        training.unpack_module("net", self.net, state.arrays)
-        training.unpack_optimizer("optimizer", self.optimizer, state.arrays)
-        training.unpack_generator(self.shuffling, state.arrays["shuffling"])
-        training.unpack_generator(self.viewing, state.arrays["viewing"])
+        unpack_module("net", self.net, state.arrays)
+        unpack_optimizer("optimizer", self.optimizer, state.arrays)
+        unpack_generator(self.shuffling, state.arrays["shuffling"])
+        unpack_generator(self.viewing, state.arrays["viewing"])
         self.assigned_NH = torch.from_numpy(state.arrays["assigned"].copy())
         for h, balance in enumerate(self.balances):
             for name, tensor in balance.tensors().items():
@@ -291,7 +306,7 @@ class _Run:
     def start_from(self, state: State) -> None:
         """Take the network and the centres of a finished run; heads it does not have start afresh."""
         wanted = self.net.state_dict()
-        arrays = {f"net.{name}": training.to_numpy(value) for name, value in wanted.items()}
+        arrays = {f"net.{name}": to_numpy(value) for name, value in wanted.items()}
         arrays.update({name: array for name, array in state.arrays.items() if name in arrays})
         if state.arrays["net.centres.0"].shape != tuple(wanted["centres.0"].shape):
             raise invalid(
@@ -300,21 +315,21 @@ class _Run:
                 tuple(wanted["centres.0"].shape[::-1]),
                 f"That run has {state.arrays['net.centres.0'].shape[::-1]}.",
             )
-        training.unpack_module("net", self.net, arrays)
+        unpack_module("net", self.net, arrays)
 
     def state(self) -> State:
         duals = {
-            f"balance.{h}.{name}": training.to_numpy(tensor)
+            f"balance.{h}.{name}": to_numpy(tensor)
             for h, balance in enumerate(self.balances)
             for name, tensor in balance.tensors().items()
         }
         arrays = {
-            **training.pack_module("net", self.net),
-            **training.pack_optimizer("optimizer", self.optimizer),
+            **pack_module("net", self.net),
+            **pack_optimizer("optimizer", self.optimizer),
             **duals,
-            "assigned": training.to_numpy(self.assigned_NH),
-            "shuffling": training.pack_generator(self.shuffling),
-            "viewing": training.pack_generator(self.viewing),
+            "assigned": to_numpy(self.assigned_NH),
+            "shuffling": pack_generator(self.shuffling),
+            "viewing": pack_generator(self.viewing),
         }
         return State(arrays, {"epoch": self.epoch})
 
@@ -343,7 +358,7 @@ class _Epoch:
 
     def __init__(self, run: _Run) -> None:
         self.run, self.config = run, run.config
-        self.pixels = training.PixelTensor(run.images, run.device)
+        self.pixels = PixelTensor(run.images, run.device)
         self.policies = view_policies(run.images.shape, run.config)
         # Centres at the start of the epoch: the representation loss sees these.
         self.fixed = [unit_columns(w_DK.detach()).clone() for w_DK in run.net.centres]
@@ -456,9 +471,9 @@ def train_from(
         run.net.train()
         distributed.own_stream(run.viewing)
         epoch = _Epoch(run)
-        batches = training.shuffled_batches(len(images), config.batch_size, run.shuffling)
+        batches = shuffled_batches(len(images), config.batch_size, run.shuffling)
         what = f"epoch {run.epoch} of {config.epochs}"
-        stats = training.run_epoch(epoch.step, batches, run.optimizer, what=what, total=len(images))
+        stats = run_epoch(epoch.step, batches, run.optimizer, what=what, total=len(images))
         epoch.finish()
         run.epoch += 1
         is_last = run.epoch > config.epochs
@@ -474,7 +489,7 @@ def train_from(
         )
 
 
-def _event(run: _Run, epoch: _Epoch, stats: training.EpochStats) -> Mapping[str, float | int | str]:
+def _event(run: _Run, epoch: _Epoch, stats: EpochStats) -> Mapping[str, float | int | str]:
     config, n = run.config, len(run.images)
     event: dict[str, float | int | str] = {**stats.event()}
     l_x, l_c = (epoch.sums / max(stats.steps, 1)).tolist()
@@ -502,24 +517,24 @@ def _stage(run: _Run, *, is_sparse: bool) -> Arrays:
 def _result(run: _Run) -> Clustering:
     features = encode(run.net, run.images, run.device)
     soft = soft_assignments(features, run.net.centres[0], run.config.lam_x)
-    model = State(training.pack_module("net", run.net), {"shape": list(run.images.shape)})
+    model = State(pack_module("net", run.net), {"shape": list(run.images.shape)})
     labels: I64 = soft.argmax(axis=1).astype(np.int64)
-    return Clustering(labels, soft, features, model, {"assigned": training.to_numpy(run.assigned_NH)})
+    return Clustering(labels, soft, features, model, {"assigned": to_numpy(run.assigned_NH)})
 
 
 class SeCuModel:
     """The network and its centres: new images get the cluster whose centre agrees most."""
 
     def __init__(self, config: SeCuConfig, state: State, device: torch.device) -> None:
-        self.config, self.shape, self.device = config, training.saved_shape(state), device
-        with training.seeded_init(0):
+        self.config, self.shape, self.device = config, saved_shape(state), device
+        with seeded_init(0):
             self.net = SeCuNet(self.shape, config).to(device)
-        training.unpack_module("net", self.net, state.arrays)
+        unpack_module("net", self.net, state.arrays)
         self.net.eval()
 
     def apply(self, images: Images, layer: str = "top") -> Assignment:
         """Return unit features and softmax(x.w/lam_x) of the target head."""
-        training.check_request(images, self.shape, layer)
+        check_request(images, self.shape, layer)
         features = encode(self.net, images, self.device)
         return Assignment(features, soft_assignments(features, self.net.centres[0], self.config.lam_x))
 

@@ -20,8 +20,8 @@ from selfsort.report.read import RunData, read_runs
 from selfsort.report.scores import agreement, mistakes
 from selfsort.report.stage_pages import Part, method_parts
 from selfsort.report.summary import settings, summary
-from selfsort.report.words import plural, shorten
-from selfsort.run import write_whole
+from selfsort.runs.folder import write_whole
+from selfsort.text import plural, shorten
 
 GALLERY_BYTES = 8 * 2**20
 MAP_BYTES = 3 * 2**20

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from selfsort.report.html import Attributes, Child, Html, element
 from selfsort.report.trees import Branch
-from selfsort.report.words import short, shorten
+from selfsort.text import short, shorten
 from selfsort.types import F64, I64
 
 N_COLOURS = 20

@@ -12,7 +12,7 @@ from selfsort.metrics.external import ari, nmi
 from selfsort.report.charts import Line, line_chart, matrix_chart
 from selfsort.report.html import Child, Html, element, join
 from selfsort.report.read import SCORE_NAMES, RunData, number
-from selfsort.report.words import duration, shorten
+from selfsort.text import duration, shorten
 from selfsort.types import F64
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from selfsort.report.charts import Line, bar_chart, line_chart
 from selfsort.report.html import Html, element, join
 from selfsort.report.read import SCORE_NAMES, RunData, number
-from selfsort.report.words import sentence
+from selfsort.text import sentence
 
 MAX_POINTS = 400
 """Points of a curve; a longer history is thinned evenly, the last one kept."""

@@ -8,7 +8,7 @@ from selfsort.report.charts import bar_chart, colour, count_histogram, histogram
 from selfsort.report.html import Html, element
 from selfsort.report.pictures import Pictures, Strips, fit_strips
 from selfsort.report.read import RunData
-from selfsort.report.words import percent, plural, shorten
+from selfsort.text import percent, plural, shorten
 
 MAX_CARDS = 2000
 

@@ -9,7 +9,7 @@ from selfsort.report.html import Child, Html, data_block, element, join, printab
 from selfsort.report.layout import neighbour_map, principal_components
 from selfsort.report.pictures import Pictures
 from selfsort.report.read import RunData
-from selfsort.report.words import plural, shorten
+from selfsort.text import plural, shorten
 from selfsort.types import F64, I64, Json
 
 MAX_POINTS = 3000

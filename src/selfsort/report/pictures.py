@@ -11,7 +11,7 @@ from PIL import Image
 
 from selfsort.report.html import Attributes, Html, element
 from selfsort.report.read import RunData
-from selfsort.report.words import shorten
+from selfsort.text import shorten
 from selfsort.types import I64, U8
 
 STRIP_LENGTH = 8

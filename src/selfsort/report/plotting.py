@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Literal
 
 from selfsort.report.charts import N_COLOURS, Line
 from selfsort.report.html import printable
-from selfsort.report.words import shorten
-from selfsort.run import write_whole
+from selfsort.runs.folder import write_whole
+from selfsort.text import shorten
 from selfsort.types import F64, I64
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from selfsort.report.pictures import Pictures
 from selfsort.report.read import SCORE_NAMES, RunData
 from selfsort.report.reference import published_table
 from selfsort.report.stages import Stage, read_stages
-from selfsort.report.words import percent, plural, shorten
+from selfsort.text import percent, plural, shorten
 from selfsort.types import I64
 
 MAX_MATRIX = 60

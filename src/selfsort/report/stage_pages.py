@@ -16,7 +16,7 @@ from selfsort.report.pictures import Pictures, data_uri, tiled
 from selfsort.report.read import RunData
 from selfsort.report.stages import MAX_POINTS, Stage, read_stages, size_trace, spread_out, threshold_trace
 from selfsort.report.trees import merge_tree, top_of_tree
-from selfsort.report.words import plural
+from selfsort.text import plural
 from selfsort.types import I64
 
 MAX_ATTENTION = 12

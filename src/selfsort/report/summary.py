@@ -7,7 +7,7 @@ import numpy as np
 from selfsort.metrics.internal import size_report
 from selfsort.report.html import Html, element, join
 from selfsort.report.read import RunData, number
-from selfsort.report.words import duration, percent, plural, shorten
+from selfsort.text import duration, percent, plural, shorten
 
 MAX_SKIPPED = 200
 """Skipped files that are named."""

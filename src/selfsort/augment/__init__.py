@@ -1,0 +1,1 @@
+"""Random changes of whole batches of images, as tensors."""

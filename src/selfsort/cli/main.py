@@ -1,0 +1,541 @@
+"""The command line: parse, call, print, exit code.
+
+Heavy imports live inside the commands, so that `selfsort --help` stays quick.
+Exit codes: 0 done, 2 wrong use or input, 3 interrupted but resumable, 1 a fault of ours.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shlex
+import signal
+import sys
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+from typer.core import TyperGroup
+
+from selfsort.errors import CannotWrite, Interrupted, InvalidInput, SelfsortError
+
+if TYPE_CHECKING:
+    from selfsort.runs.folder import RunFolder
+    from selfsort.runs.launch import Session
+    from selfsort.runs.loop import Outcome
+
+
+class _Commands(TyperGroup):
+    """Turns Ctrl-C into our own error before typer turns it into an exit code of its own."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise Interrupted("interrupted; nothing is lost. Run the same command again to do all of it.") from None
+
+
+app = typer.Typer(
+    name="selfsort",
+    cls=_Commands,
+    help="Sorts unlabelled images into clusters by learning the representation and the clusters together.",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+class FitMode(StrEnum):
+    """How pictures of different shapes become equal."""
+
+    crop = "crop"
+    stretch = "stretch"
+    pad = "pad"
+
+
+class ExportTo(StrEnum):
+    """What a finished run can be turned into."""
+
+    csv = "csv"
+    folders = "folders"
+    onnx = "onnx"
+
+
+RunArgument = Annotated[Path, typer.Argument(help="A run folder.", show_default=False)]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
+DeviceOption = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:N or mps.")]
+MaxBadOption = Annotated[float, typer.Option(min=0, max=1, help="Unreadable files tolerated, as a share.")]
+LabelsOption = Annotated[
+    str | None, typer.Option(help="True labels for scoring: csv with name,label, or npy or txt, one per image.")
+]
+OutOption = Annotated[Path | None, typer.Option("--out", help="Where to write.", show_default=False)]
+
+
+def _print_version(is_asked: bool) -> None:
+    if is_asked:
+        from selfsort import __version__
+
+        _say(f"selfsort {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and stop.")
+    ] = False,
+) -> None:
+    # --debug is read by `main`, which is outside of typer's reach, and may stand anywhere.
+    del debug, version
+
+
+@app.command()
+def fit(
+    context: typer.Context,
+    source: Annotated[
+        str | None,
+        typer.Argument(help="Folder, list file, npz, npy, idx, CIFAR or STL-10 binary.", show_default=False),
+    ] = None,
+    clusters: Annotated[str | None, typer.Option(help="How many clusters to find.", show_default=False)] = None,
+    method: Annotated[str | None, typer.Option(help="A name from `selfsort methods`.", show_default=False)] = None,
+    recipe: Annotated[str, typer.Option(help="A named set of settings; auto fits it to images and machine.")] = "auto",
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="One of the method's settings.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Decides every random draw.")] = 0,
+    size: Annotated[str, typer.Option(help="Pixels of the shorter side, or auto.")] = "auto",
+    fit_mode: Annotated[FitMode, typer.Option("--fit", help="Crop the centre, stretch, or pad.")] = FitMode.crop,
+    gray: Annotated[bool | None, typer.Option("--gray/--color", help="Default: gray only if all images are.")] = None,
+    where: Annotated[str | None, typer.Option(help="Keep the rows of an npz with NAME=VALUE, as split=1.")] = None,
+    labels: LabelsOption = None,
+    labels_from_folders: Annotated[
+        bool, typer.Option("--labels-from-folders", help="Score against the names of the subfolders.")
+    ] = False,
+    features: Annotated[
+        str | None, typer.Option(help="Cluster the features of another run (RUN or RUN:layer) in place of pixels.")
+    ] = None,
+    self_label: Annotated[
+        Path | None, typer.Option(help="Refine this finished run by its own confident answers.", show_default=False)
+    ] = None,
+    start_from: Annotated[
+        Path | None, typer.Option(help="Begin with the network of this finished run.", show_default=False)
+    ] = None,
+    max_bad: MaxBadOption = 0.05,
+    memory: Annotated[str | None, typer.Option(help="Memory for pixels, as 8G; default half of RAM.")] = None,
+    device: DeviceOption = "auto",
+    out: Annotated[Path | None, typer.Option("--out", help="Run folder to write.", show_default=False)] = None,
+    resume: Annotated[Path | None, typer.Option(help="Continue this unfinished run.", show_default=False)] = None,
+    max_minutes: Annotated[float | None, typer.Option(min=0, help="Stop after this long; resumable.")] = None,
+    json_: JsonOption = False,
+) -> None:
+    """Cluster images and write a run folder."""
+    from selfsort.data.options import Reading
+    from selfsort.methods.registry import DEFAULT_METHOD
+    from selfsort.runs import launch as sessions
+
+    with _job(device), _progress_bars():
+        if resume is not None:
+            _refuse_changes(context)
+            session = sessions.resume(resume, source=source, device=None if device == "auto" else device)
+        else:
+            earlier = _earlier_run(self_label, start_from, method)
+            reading = None
+            if source is not None:
+                reading = Reading(
+                    path=source,
+                    size=sessions.parse_size(size),
+                    channels=sessions.channels_of(gray),
+                    fit=fit_mode.value,
+                    where=where,
+                    labels=labels,
+                    labels_from_folders=labels_from_folders,
+                    max_bad=max_bad,
+                    memory_bytes=sessions.parse_memory(memory),
+                )
+            elif earlier is None:
+                raise InvalidInput("SOURCE is missing. Expected a folder, a list file or an array file. Name one.")
+            if earlier is not None:
+                reading = sessions.reading_like(earlier, reading)
+                clusters = clusters or str(earlier.n_clusters)
+            assert reading is not None
+            request = sessions.Request(
+                reading=reading,
+                clusters=sessions.parse_clusters(clusters),
+                method="self-label" if self_label is not None else method or DEFAULT_METHOD,
+                recipe=recipe,
+                settings=tuple(set_ or ()),
+                seed=seed,
+                features=features,
+                start_from=earlier,
+                device=device,
+            )
+            session = sessions.start(request, out)
+        _fit_and_tell(session, max_minutes, json_)
+
+
+def _earlier_run(self_label: Path | None, start_from: Path | None, method: str | None) -> RunFolder | None:
+    """Open the run that a new one goes on from, if there is one."""
+    from selfsort.runs.launch import open_finished
+
+    if self_label is not None and (start_from is not None or method is not None):
+        raise InvalidInput(
+            "--self-label refines a run as it is, so --method and --start-from do not go with it. Expected one of "
+            "them. Leave the others out."
+        )
+    path = self_label or start_from
+    return None if path is None else open_finished(path)
+
+
+def _refuse_changes(context: typer.Context) -> None:
+    """A resumed run keeps its settings; options that would change them must not be ignored in silence."""
+    harmless = {"source", "resume", "device", "max_minutes", "json_"}
+    for parameter in context.command.params:
+        given = context.get_parameter_source(str(parameter.name))
+        if parameter.name not in harmless and given is not None and given.name == "COMMANDLINE":
+            raise InvalidInput(
+                f"{parameter.opts[0]} cannot be given with --resume. A resumed run keeps the settings it was started "
+                "with. Leave it out, or start a new run."
+            )
+
+
+def _fit_and_tell(session: Session, max_minutes: float | None, as_json: bool) -> None:
+    from selfsort.runs.launch import summary
+
+    session.fit.max_seconds = None if max_minutes is None else max_minutes * 60
+    say = _say_aside if as_json and _is_main() else _say
+    skipped = len(session.dataset.ingest.get("skipped", ()))
+    say(
+        f"{len(session.dataset.images)} images"
+        + (f" ({skipped} unreadable skipped, see ingest.json)" if skipped else "")
+        + f", {session.fit.config.n_clusters} clusters, method {session.fit.method.name}, recipe {session.recipe}"
+    )
+    way_on = f"Continue with: selfsort fit --resume {shlex.quote(str(session.folder.path))}"
+    try:
+        outcome = session.fit.run()
+    except (KeyboardInterrupt, Interrupted) as stop:
+        raise Interrupted(f"{str(stop) or 'interrupted.'} {way_on}") from None
+    except CannotWrite as error:
+        raise CannotWrite(f"{error} {way_on}") from error
+    if as_json:
+        _print_json(summary(session, outcome))
+    else:
+        _tell_outcome(session, outcome)
+
+
+def _tell_outcome(session: Session, outcome: Outcome) -> None:
+    found = len(set(outcome.clustering.labels.tolist()))
+    _say(f"{found} clusters found in {outcome.seconds:.1f} s, peak memory {outcome.peak_memory_mb:.0f} MB")
+    for warning in outcome.warnings:
+        _say(f"warning: {warning}")
+    if outcome.metrics is not None:
+        _say(_scores_line(outcome.metrics))
+    if outcome.metrics_sf is not None:
+        _say(_scores_line(outcome.metrics_sf) + "  (straight-forward labels)")
+    _say(f"run folder: {session.folder.path}")
+
+
+@app.command()
+def predict(
+    run: RunArgument,
+    source: Annotated[str, typer.Argument(help="New images, any source that fit reads.", show_default=False)],
+    out: OutOption = None,
+    max_bad: MaxBadOption = 0.05,
+    device: DeviceOption = "auto",
+    json_: JsonOption = False,
+) -> None:
+    """Sort new images with a saved model; writes labels.csv."""
+    from selfsort.learning.device import choose_device
+    from selfsort.runs.folder import RunFolder, label_csv, write_whole
+    from selfsort.runs.launch import read_like
+    from selfsort.runs.model import apply_in_chunks, load_model
+
+    folder = RunFolder.open(run)
+    folder.label_table()
+    target = out or Path("labels.csv")
+    if target.resolve().parent == run.resolve():
+        raise InvalidInput(f"{target} would replace a file of the run itself. Expected another place. Choose --out.")
+    with _job(device), _progress_bars():
+        model = load_model(folder, choose_device(device))
+        dataset = read_like(folder, source, max_bad=max_bad)
+        assignment = apply_in_chunks(model, dataset.images)
+    table = label_csv(dataset.names, assignment.labels, assignment.soft.max(axis=1))
+    if _is_main():
+        write_whole(target, lambda file: file.write(table))
+    skipped = dataset.ingest.get("skipped", [])
+    if json_:
+        _print_json({"labels": str(target), "images": len(dataset.images), "skipped": skipped})
+        return
+    for item in skipped:
+        _say(f"skipped {item['name']}: {item['reason']}")
+    _say(f"{len(dataset.images)} images sorted, labels in {target}")
+
+
+@app.command()
+def score(run: RunArgument, labels: LabelsOption = None, json_: JsonOption = False) -> None:
+    """Print ACC, NMI (geometric, arithmetic, max), ARI and cluster sizes."""
+    from selfsort.data import read_labels
+    from selfsort.metrics.external import scores
+    from selfsort.metrics.internal import size_report
+    from selfsort.runs.folder import RunFolder
+
+    folder = RunFolder.open(run)
+    table = folder.label_table()
+    truth = folder.truth() if labels is None else read_labels(labels, table.names)
+    sizes = size_report(table.labels, folder.n_clusters)
+    metrics = None if truth is None else scores(table.labels, truth)
+    if json_:
+        _print_json({"run": str(run), "sizes": sizes.to_json(), **({} if metrics is None else {"metrics": metrics})})
+        return
+    _say(f"clusters {sizes.used}, smallest {sizes.min}, largest {sizes.max}, size entropy {sizes.entropy:.3f}")
+    if metrics is None:
+        _say("No true labels are known for this run. Give them with --labels PATH to get scores.")
+    else:
+        _say(_scores_line(metrics))
+
+
+@app.command()
+def report(
+    runs: Annotated[list[Path], typer.Argument(help="One run folder or more.", show_default=False)],
+    out: OutOption = None,
+    figures: Annotated[
+        Path | None, typer.Option(help="Also write the papers' figures as PNG and SVG here.", show_default=False)
+    ] = None,
+) -> None:
+    """Write one self-contained HTML page."""
+    from selfsort.report.build import write_report
+    from selfsort.report.figures import write_figures
+
+    with _progress_bars():
+        _say(f"report: {write_report(runs, out)}")
+        if figures is not None:
+            for run in runs:
+                folder = figures if len(runs) == 1 else figures / run.resolve().name
+                _say(f"{len(write_figures(run, folder))} figure files: {folder}")
+
+
+@app.command()
+def explore(
+    run: RunArgument,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 0,
+    no_browser: Annotated[bool, typer.Option("--no-browser", help="Print the address and open nothing.")] = False,
+) -> None:
+    """Open a local web page to look at the clusters and put them right."""
+    from selfsort.explore.serve import serve
+
+    def say(text: str) -> None:
+        _say(text)
+        sys.stdout.flush()  # the address is needed now, also by a program that reads it from a pipe
+
+    with _progress_bars():
+        serve(run, port=port, is_browser_wanted=not no_browser, say=say)
+
+
+@app.command()
+def export(
+    run: RunArgument,
+    to: Annotated[ExportTo, typer.Option(help="What to write.", show_default=False)],
+    out: OutOption = None,
+    link: Annotated[bool, typer.Option("--link", help="For folders: link the files instead of copying.")] = False,
+) -> None:
+    """Turn a finished run into a label file, folders of images, or a network other programs can use."""
+    from selfsort.runs.export.folders import export_csv, export_folders
+    from selfsort.runs.folder import RunFolder
+
+    folder = RunFolder.open(run)
+    with _progress_bars():
+        if to is ExportTo.csv:
+            target = export_csv(folder, out or Path(f"{run.resolve().name}.csv"))
+        elif to is ExportTo.onnx:
+            from selfsort.runs.export.onnx import export_onnx
+
+            target = export_onnx(folder, out or Path(f"{run.resolve().name}.onnx"))
+        else:
+            target = export_folders(folder, out or Path(f"{run.resolve().name}-folders"), link=link)
+    _say(f"written: {target}")
+    if to is not ExportTo.onnx and (folder.path / "edits.sqlite").exists():
+        _say_aside("These are the labels of the method. What you changed by hand is exported by: selfsort explore.")
+
+
+@app.command()
+def methods(
+    name: Annotated[str | None, typer.Argument(help="Show one method's settings.", show_default=False)] = None,
+    json_: JsonOption = False,
+) -> None:
+    """List the methods, or one method's settings with defaults and where they come from."""
+    from dataclasses import asdict
+
+    from selfsort.config import describe
+    from selfsort.methods.recipes import recipes_of
+    from selfsort.methods.registry import METHODS, find_method
+
+    if name is None:
+        rows = [(method.name, method.summary, method.source) for method in METHODS.values()]
+        if json_:
+            _print_json({"methods": [dict(zip(("name", "summary", "source"), row, strict=True)) for row in rows]})
+        else:
+            _table(("method", "what it does", "source"), rows)
+        return
+    method = find_method(name)
+    settings, recipes = describe(method.config), recipes_of(name)
+    if json_:
+        _print_json(
+            {"name": name, "settings": [asdict(s) for s in settings], "recipes": [recipe.name for recipe in recipes]}
+        )
+        return
+    _say(f"{method.name}: {method.summary} ({method.source})")
+    _table(
+        ("setting", "default", "meaning", "must be", "from"),
+        [(s.name, s.default, s.doc, s.type, s.source) for s in settings],
+    )
+    for recipe in recipes:
+        _say(f"recipe {recipe.name}: {recipe.source}")
+
+
+@app.command()
+def demo(out: OutOption = None) -> None:
+    """Cluster the digits that ship with scikit-learn and write a report."""
+    from selfsort.cli.demo import write_digits
+    from selfsort.data.options import Reading
+    from selfsort.report.build import write_report
+    from selfsort.runs.launch import Request, start
+
+    images = write_digits(Path("selfsort-runs") if out is None else out.parent)
+    with _progress_bars():
+        session = start(Request(reading=Reading(path=str(images)), clusters=10), out)
+        _fit_and_tell(session, None, as_json=False)
+        page = write_report([session.folder.path], None)
+    _say(f"images: {images}")
+    _say(f"report: {page}")
+
+
+def main() -> None:
+    """Run the command line; every expected error ends in one message and its exit code."""
+    arguments = [word for word in sys.argv[1:] if word != "--debug"]
+    is_debug = len(arguments) < len(sys.argv[1:])
+    if "RANK" in os.environ:  # PyTorch's distributed engine is chatty, once per process
+        os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
+    # A polite kill is treated like Ctrl-C: the run folder stays resumable.
+    signal.signal(signal.SIGTERM, _interrupt)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a name the terminal cannot show is no reason to fail
+    try:
+        app(arguments or ["--help"], prog_name="selfsort", standalone_mode=False)
+    except SelfsortError as error:
+        _fail(str(error), error.exit_code, is_debug)
+    except KeyboardInterrupt:
+        _fail("interrupted.", 3, is_debug)
+    except BrokenPipeError:
+        sys.stderr.close()  # the reader of our output has gone; nobody is left to tell
+        sys.exit(1)
+    except Exception as error:
+        if hasattr(error, "exit_code") and hasattr(error, "format_message"):  # typer's own usage errors
+            _fail(f"{_sentence(error.format_message())} See: {_help_command(error)}", 2, is_debug)
+        _fail(
+            f"selfsort failed unexpectedly ({type(error).__name__}: {error}). This is a fault of ours. "
+            "Run again with `selfsort --debug ...` and report what it prints.",
+            1,
+            is_debug,
+        )
+
+
+def _interrupt(signum: int, frame: Any) -> None:
+    raise KeyboardInterrupt
+
+
+def _fail(message: str, exit_code: int, is_debug: bool) -> None:
+    if is_debug:
+        traceback.print_exc()
+    if _is_main() or exit_code != 2:  # what the user did wrong all processes find; once is enough
+        _say_aside(f"selfsort: {message}")
+    sys.exit(exit_code)
+
+
+def _sentence(text: str) -> str:
+    return text if text.endswith((".", "?")) else f"{text}."
+
+
+def _help_command(error: Exception) -> str:
+    context = getattr(error, "ctx", None)
+    return f"{getattr(context, 'command_path', 'selfsort')} --help"
+
+
+def _is_main() -> bool:
+    """Of several processes, as torchrun starts them, the first one speaks and writes."""
+    return os.environ.get("RANK", "0") == "0"
+
+
+@contextmanager
+def _job(device: str) -> Iterator[None]:
+    """Meet the other processes, if torchrun has started some."""
+    if "RANK" not in os.environ:
+        yield
+        return
+    from selfsort.distributed import joined
+
+    with joined(device):
+        yield
+
+
+def _say(text: str) -> None:
+    if _is_main():
+        print(_one_line(text))
+
+
+def _say_aside(text: str) -> None:
+    print(_one_line(text), file=sys.stderr)
+
+
+def _one_line(text: str) -> str:
+    r"""Spell out what a terminal would obey or could not show: line breaks and escapes in names of files.
+
+    >>> _one_line("a\nb\x1b[31m\udce9")
+    'a\\nb\\x1b[31m\\udce9'
+    """
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def _print_json(value: dict[str, Any]) -> None:
+    if _is_main():
+        print(json.dumps(value))
+
+
+def _scores_line(metrics: dict[str, float]) -> str:
+    return (
+        f"ACC {metrics['acc']:.4f}  NMI {metrics['nmi_geometric']:.4f} geometric, {metrics['nmi_arithmetic']:.4f} "
+        f"arithmetic, {metrics['nmi_max']:.4f} max  ARI {metrics['ari']:.4f}"
+    )
+
+
+def _table(header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
+    table = Table(box=None, pad_edge=False)
+    for title in header:
+        table.add_column(title, overflow="fold")
+    for row in rows:
+        table.add_row(*(escape(cell) for cell in row))
+    Console(highlight=False).print(table)
+
+
+@contextmanager
+def _progress_bars() -> Iterator[None]:
+    """Show progress on standard error while a block runs, if somebody is looking."""
+    from selfsort.progress import listening
+
+    if not (sys.stderr.isatty() and _is_main()):
+        yield
+        return
+    from selfsort.cli.progress_bars import RichListener
+
+    with RichListener() as listener, listening(listener):
+        yield
+
+
+if __name__ == "__main__":
+    main()

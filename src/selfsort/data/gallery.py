@@ -1,0 +1,182 @@
+"""Many picture files to one array: choose the common shape, decode in threads, keep account of what failed.
+
+Threads, not processes: Pillow lets go of the interpreter lock while it decodes and resizes, the rows are
+written straight into the result, and nothing is copied between processes (`benchmarks/ingest.py` measures it).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any, Literal
+
+import numpy.typing as npt
+
+from selfsort.data.datasets import Fit, ImageSpec, Skipped
+from selfsort.data.decode import Look, Unreadable, decode, explain, probe, quiet_pillow
+from selfsort.data.resize import cpu_count
+from selfsort.errors import invalid
+from selfsort.progress import track
+from selfsort.types import U8, Json
+
+DEFAULT_SIDE = 96
+# A folder of equal photographs has a common size that no clustering needs; this is where we stop taking it.
+LARGEST_COMMON_SIDE = 256
+_CHUNK = 16
+
+
+@dataclass(frozen=True)
+class Item:
+    """One picture of a source, not yet read."""
+
+    name: str
+    open: Callable[[], IO[bytes]]
+    path: Path | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Gallery:
+    """A source made of encoded pictures."""
+
+    kind: str
+    items: Sequence[Item]
+    failed: Sequence[Skipped] = ()
+    """Pictures that are known to be unreadable before any is opened (links that lead nowhere)."""
+    ignored: Json = field(default_factory=dict)
+    """How many files of each suffix were passed over because they are not pictures."""
+    columns: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
+    """Values per item, for --where."""
+    labels: Sequence[int | str] | None = None
+    unknown_label: int | None = None
+    """Marks pictures without a label; labels count only if none of the pictures kept has it."""
+    label_names: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A spec and why it was chosen."""
+
+    spec: ImageSpec
+    size_reason: str
+    channels_reason: str
+
+
+def choose_spec(items: Sequence[Item], size: int | None, channels: Literal[1, 3] | None, fit: Fit) -> Choice:
+    """Find the shape that all pictures get; headers are read only until the answer is certain."""
+    first: Look | None = None
+    common_name = ""
+    odd: tuple[str, Look] | None = None
+    color_name: str | None = None
+    n_gray = 0
+    for item, look in _looks(items, with_size=size is None):
+        if first is None:
+            first, common_name = look, item.name
+        elif size is None and odd is None and (look.width, look.height) != (first.width, first.height):
+            odd = (item.name, look)
+        n_gray += look.is_gray
+        if not look.is_gray and color_name is None:
+            color_name = item.name
+        if (size is not None or odd is not None) and (channels is not None or color_name is not None):
+            break
+    height, width, size_reason = _choose_size(size, first, common_name, odd)
+    if channels is not None:
+        channels_reason = "asked for"
+    elif color_name is None and n_gray:
+        channels, channels_reason = 1, "every picture is gray"
+    else:
+        channels, channels_reason = 3, f"{color_name!r} is in colour" if color_name else "no picture could be opened"
+    return Choice(ImageSpec(height, width, channels, fit), size_reason, channels_reason)
+
+
+def _choose_size(
+    size: int | None, first: Look | None, first_name: str, odd: tuple[str, Look] | None
+) -> tuple[int, int, str]:
+    if size is not None:
+        return size, size, "asked for"
+    if first is None:
+        return DEFAULT_SIDE, DEFAULT_SIDE, "no picture could be opened"
+    if odd is not None:
+        name, look = odd
+        seen = f"{first_name!r} is {first.width}x{first.height}, {name!r} is {look.width}x{look.height}"
+        return DEFAULT_SIDE, DEFAULT_SIDE, f"the sizes differ ({seen})"
+    if max(first.width, first.height) > LARGEST_COMMON_SIDE:
+        seen = f"the common size {first.width}x{first.height}"
+        return DEFAULT_SIDE, DEFAULT_SIDE, f"{seen} is above {LARGEST_COMMON_SIDE} pixels"
+    return first.height, first.width, "the size of every picture"
+
+
+def _looks(items: Sequence[Item], *, with_size: bool) -> Iterator[tuple[Item, Look]]:
+    with quiet_pillow():
+        for item in track(items, "looking at pictures", len(items)):
+            try:
+                with item.open() as stream:
+                    look = probe(stream, with_size=with_size)
+            except (OSError, Unreadable):
+                continue  # decoding meets it again and keeps the reason
+            yield item, look
+
+
+@dataclass(frozen=True, eq=False)
+class Decoded:
+    """What came of decoding a gallery."""
+
+    rows: list[int]
+    """Items that were read, in order; row i of the array holds item i."""
+    skipped: list[Skipped]
+    sizes: Counter[tuple[int, int]]
+    """How often each (width, height) occurred."""
+
+
+def decode_all(items: Sequence[Item], spec: ImageSpec, out: U8) -> Decoded:
+    """Decode item i into row i of `out`."""
+
+    def decode_chunk(start: int) -> list[Look | Skipped]:
+        return [_decode_one(items[row], spec, out[row]) for row in range(start, min(start + _CHUNK, len(items)))]
+
+    rows: list[int] = []
+    skipped: list[Skipped] = []
+    sizes: Counter[tuple[int, int]] = Counter()
+    pool = ThreadPoolExecutor(cpu_count(), thread_name_prefix="selfsort-decode")
+    try:
+        with quiet_pillow():
+            chunks = pool.map(decode_chunk, range(0, len(items), _CHUNK))
+            row = 0
+            for chunk in track(chunks, "decoding pictures", len(items), weigh=len):
+                for result in chunk:
+                    if isinstance(result, Skipped):
+                        skipped.append(result)
+                    else:
+                        rows.append(row)
+                        sizes[result.width, result.height] += 1
+                    row += 1
+    finally:
+        # After Ctrl-C or an error nothing that is still waiting may start.
+        pool.shutdown(wait=True, cancel_futures=True)
+    return Decoded(rows, skipped, sizes)
+
+
+def _decode_one(item: Item, spec: ImageSpec, target: U8) -> Look | Skipped:
+    try:
+        with item.open() as stream:
+            pixels, look = decode(stream, spec)
+    except (OSError, Unreadable) as error:
+        return Skipped(item.name, explain(error, item.path))
+    target[...] = pixels
+    return look
+
+
+def check_share(skipped: Sequence[Skipped], found: int, max_bad: float, source: str) -> None:
+    """Refuse a source of which too much could not be read."""
+    if len(skipped) <= max_bad * found:
+        return
+    few = "; ".join(f"{s.name!r}: {s.reason}" for s in skipped[:5])
+    more = f"; and {len(skipped) - 5} more" if len(skipped) > 5 else ""
+    raise invalid(
+        f"the unreadable pictures of {source}",
+        f"be at most {max_bad:.4g} of all (--max-bad)",
+        f"{len(skipped)} of {found} ({few}{more})",
+        "Repair or remove these files, or raise --max-bad.",
+    )

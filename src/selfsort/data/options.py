@@ -1,0 +1,66 @@
+"""How a source is read: stored with every run, so that the same pixels can be read again later.
+
+On its own, because looking at a run or exporting it needs the source but none of the methods.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, get_type_hints
+
+from selfsort.config import fits
+from selfsort.data.datasets import Dataset
+from selfsort.data.read import read_source
+from selfsort.errors import InvalidInput
+from selfsort.types import Json
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """How to read the source; kept in config.json so that a resumed run reads the same pixels."""
+
+    path: str
+    size: int | None = None
+    channels: Literal[1, 3] | None = None
+    fit: Literal["crop", "stretch", "pad"] = "crop"
+    where: str | None = None
+    labels: str | None = None
+    labels_from_folders: bool = False
+    max_bad: float = 0.05
+    memory_bytes: int | None = None
+
+    def to_json(self) -> Json:
+        """Return JSON types; paths are made absolute so that the folder the user stands in does not matter."""
+        values = dict(self.__dict__)
+        values["path"] = str(Path(self.path).expanduser().absolute())
+        values["labels"] = None if self.labels is None else str(Path(self.labels).expanduser().absolute())
+        return values
+
+    @classmethod
+    def from_json(cls, values: Json) -> Reading:
+        """Read what `to_json` wrote, trusting none of it."""
+        hints = get_type_hints(cls)
+        wrong = [name for name, value in values.items() if name not in hints or not fits(value, hints[name])]
+        if wrong or "path" not in values or "\0" in values["path"] + str(values.get("labels")):
+            raise InvalidInput(
+                f"the run's source settings cannot be used ({', '.join(wrong) or 'path'}). "
+                "Expected what selfsort fit wrote. "
+                "The run was not made from files, or config.json was changed: start a new run."
+            )
+        return cls(**values)
+
+    def read(self, *, min_images: int = 2) -> Dataset:
+        """Decode the source."""
+        return read_source(
+            self.path,
+            size=self.size,
+            channels=self.channels,
+            fit=self.fit,
+            where=self.where,
+            labels=self.labels,
+            labels_from_folders=self.labels_from_folders,
+            max_bad=self.max_bad,
+            memory_bytes=self.memory_bytes,
+            min_images=min_images,
+        )

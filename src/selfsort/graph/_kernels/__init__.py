@@ -1,0 +1,1 @@
+"""Compiled loops, and what keeps their tables; private to this room."""

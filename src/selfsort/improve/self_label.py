@@ -1,0 +1,453 @@
+"""Self-labelling: a network that already sorts images is trained on its own confident answers.
+
+Van Gansbeke et al., "SCAN: Learning to Classify Images without Labels", ECCV 2020 (the step); Qian, ICCV 2023 (its
+settings for SeCu).
+
+The network of a finished run looks at each image as it is (the weak view). Where it is sure, its answer becomes the
+label that a strongly changed copy of the same image (the strong view) must be given. At first all images keep the
+labels of that run, so that the network gets used to strong views before it chooses for itself.
+
+Shape letters: B batch, K clusters, D features.
+
+Where we differ from the papers:
+- Any model that is one network can be refined, also DAC's and GATCluster's, not only SeCu's.
+- Assignments are raised to a power: a softmax of cosines at a high temperature, as SeCu's, is never 90 % sure. Half of
+  the images are made sure, at the start and after the warm-up, but then with no higher power than makes assignments the
+  best forecast of the run's labels.
+- A network that repeats too few of the run's labels after the warm-up (`min_agreement`) has nothing to teach itself.
+  Then the result is the run as it was, and a warning says so.
+- Batch normalisation takes the statistics for prediction from the images as they are, once per epoch: those of strong
+  views would not fit them.
+- Off by default: the labels may be mended first (`mend`), which is ours.
+- The learning rate is not published for SeCu; ours is 0.01, falling as a cosine.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from selfsort import distributed
+from selfsort.augment.policy import Affine, CutOut, Flip, Policy, RandomOps, augment
+from selfsort.config import Config, setting
+from selfsort.errors import InvalidInput
+from selfsort.improve.regroup import propose
+from selfsort.learning.batches import PixelTensor, shuffled_batches
+from selfsort.learning.checkpoint import (
+    pack_generator,
+    pack_module,
+    pack_optimizer,
+    saved_shape,
+    to_numpy,
+    unpack_generator,
+    unpack_module,
+    unpack_optimizer,
+)
+from selfsort.learning.encode import check_request
+from selfsort.learning.epoch import EpochStats, run_epoch
+from selfsort.learning.seeds import torch_generator
+from selfsort.types import I64, Arrays, Assignment, Clustering, Images, Method, NetworkModel, Snapshot, State
+
+NAME = "self-label"
+
+_MAX_SHARPNESS = 100.0
+"""Images all alike are never told apart; a power beyond this would only amplify rounding."""
+
+_NUDGED: Policy = (Affine(rotate=15.0, translate=0.1, zoom=(0.85, 1.15)),)
+"""Changes that labels must survive, for mending them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SelfLabelConfig(Config):
+    """Settings; the defaults are those published for SeCu."""
+
+    epochs: int = setting(100, "passes over the images", "paper")
+    warmup: int = setting(10, "of these, epochs in which all images keep the labels of the run", "paper")
+    threshold: float = setting(0.9, "how sure the network must be of an image to learn from it", "paper")
+    min_agreement: float = setting(
+        0.8, "share of the run's labels to be repeated after the warm-up, else none is changed"
+    )
+    mend: bool = setting(False, "first put clusters together anew where they are as steady; not in the papers", "ours")
+    balanced: bool = setting(False, "weigh images by 1/frequency of their cluster in the batch, as SCAN does", "code")
+    batch_size: int = setting(1024, "images per step", "paper")
+    optimizer: Literal["sgd", "adam"] = setting("sgd", "adam is SCAN's", "paper")
+    lr: float = setting(0.01, "highest learning rate; not published")
+    momentum: float = setting(0.9, "of sgd", "paper")
+    weight_decay: float = setting(1e-4, "of either", "code")
+    n_ops: int = setting(4, "random operations on a strong view", "code")
+    cutout: int = setting(16, "largest side of the square cut out of a strong view, at most half of the image", "code")
+    flip: Literal["auto", "on", "off"] = setting("auto", "mirror strong views; auto: in colour images only")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.require("epochs", self.epochs >= 1, "be at least 1")
+        self.require("warmup", 0 <= self.warmup <= self.epochs, f"be between 0 and epochs ({self.epochs})")
+        self.require("threshold", 0 <= self.threshold < 1, "be at least 0 and below 1")
+        self.require("min_agreement", 0 <= self.min_agreement <= 1, "be between 0 and 1")
+        self.require("batch_size", self.batch_size >= 2, "be at least 2, for batch normalisation")
+        self.require("lr", self.lr > 0, "be positive")
+        for name in ("momentum", "weight_decay", "n_ops", "cutout"):
+            self.require(name, getattr(self, name) >= 0, "be at least 0")
+
+
+# --- equations -----------------------------------------------------------------------------------------------------
+
+
+def select(p_BK: Tensor, threshold: float) -> tuple[Tensor, Tensor]:
+    """Return the answers to the weak views, and which of them are sure enough to learn from."""
+    sure_B, y_B = p_BK.max(dim=1)
+    return y_B, sure_B > threshold
+
+
+def label_loss(log_p_BK: Tensor, y_B: Tensor, *, is_balanced: bool = False) -> Tensor:
+    """Cross-entropy of strong views; balanced, every cluster in the batch weighs the same.
+
+    >>> p_BK = torch.tensor([[0.5, 0.5], [0.5, 0.5], [0.9, 0.1]])
+    >>> round(label_loss(p_BK.log(), torch.tensor([0, 0, 1]), is_balanced=True).item(), 4)  # (log 2 + log 10) / 2
+    1.4979
+    """
+    if not is_balanced:
+        return F.nll_loss(log_p_BK, y_B)
+    counts_K = torch.bincount(y_B, minlength=log_p_BK.shape[1])
+    weights_K = torch.where(counts_K > 0, len(y_B) / counts_K.clamp(min=1), 0.0).to(log_p_BK)
+    return F.nll_loss(log_p_BK, y_B, weight=weights_K)
+
+
+def sharpness_for(soft_NK: Tensor, threshold: float) -> float:
+    """The least power, from 1 up, that makes half of the images surer than the threshold once rows sum to one again.
+
+    >>> round(sharpness_for(torch.tensor([[0.6, 0.4]]), 9 / 13), 3)  # 0.6^2 / (0.6^2 + 0.4^2) = 9/13
+    2.0
+    """
+    log_NK = soft_NK.clamp(min=1e-12).log()
+    low, high = 0.0, math.log(_MAX_SHARPNESS)
+    for _ in range(40):  # the median grows with the power, so halving finds it
+        middle = (low + high) / 2
+        median = F.softmax(math.exp(middle) * log_NK, dim=1).max(dim=1).values.median()
+        low, high = (low, middle) if median > threshold else (middle, high)
+    is_sure_already = soft_NK.max(dim=1).values.median() > threshold
+    return 1.0 if is_sure_already else math.exp(high)
+
+
+def calibrated_sharpness(soft_NK: Tensor, y_N: Tensor) -> float:
+    """The power at which assignments, rows summing to one again, give labels the highest likelihood.
+
+    >>> soft_NK = torch.tensor([[0.6, 0.4]] * 13)
+    >>> round(calibrated_sharpness(soft_NK, torch.tensor([0] * 9 + [1] * 4)), 3)  # right in 9 of 13, as 0.6^2 says
+    2.0
+    """
+    log_NK = soft_NK.clamp(min=1e-12).log().double()
+    said_N = log_NK.gather(1, y_N[:, None])[:, 0]
+    low, high = -math.log(_MAX_SHARPNESS), math.log(_MAX_SHARPNESS)
+    for _ in range(40):  # the likelihood is concave in the power, so its slope changes sign once
+        middle = (low + high) / 2
+        p_NK = F.softmax(math.exp(middle) * log_NK, dim=1)
+        slope = (said_N - (p_NK * log_NK).sum(dim=1)).mean()
+        low, high = (middle, high) if slope > 0 else (low, middle)
+    return math.exp(high)
+
+
+def learning_rate(done: float, config: SelfLabelConfig) -> float:
+    """A cosine from the highest rate to zero; `done` is the share of the training that is over."""
+    return config.lr * 0.5 * (1 + math.cos(math.pi * min(done, 1.0)))
+
+
+def strong_policy(shape: tuple[int, int, int], config: SelfLabelConfig) -> Policy:
+    """Mirror, a few random operations, and a square cut out."""
+    height, width, channels = shape
+    is_mirrored = config.flip == "on" or (config.flip == "auto" and channels == 3)
+    side = min(config.cutout, height // 2, width // 2)
+    start: Policy = (Flip(),) if is_mirrored else ()
+    return (*start, RandomOps(n=config.n_ops), *((CutOut(size=side),) if side else ()))
+
+
+# --- network -------------------------------------------------------------------------------------------------------
+
+
+class Refined(nn.Module):
+    """The network of a run, its assignments raised to a power."""
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+        for weight in self.network.parameters():
+            weight.requires_grad_(True)
+        self.register_buffer("sharpness", torch.ones(()))
+        self.norms = [layer for layer in network.modules() if isinstance(layer, _BatchNorm)]
+        for norm in self.norms:
+            norm.momentum = 0.0  # strong views leave the statistics alone; see `take_statistics`
+
+    def log_soft(self, x_BCHW: Tensor) -> tuple[Tensor, Tensor]:
+        """Return logarithms of the assignments (B, K), and features (B, D)."""
+        soft_BK, features_BD = self.network(x_BCHW)
+        log_BK = soft_BK.clamp(min=1e-12).log() * self.get_buffer("sharpness")
+        return F.log_softmax(log_BK, dim=1), features_BD
+
+    def forward(self, x_BCHW: Tensor) -> tuple[Tensor, Tensor]:
+        """Return assignments (B, K) and features (B, D)."""
+        log_BK, features_BD = self.log_soft(x_BCHW)
+        return log_BK.exp(), features_BD
+
+
+def take_statistics(net: Refined, images: Images, device: torch.device, size: int) -> None:
+    """Let batch normalisation see all images as they are, once; no weight moves."""
+    pixels, n_parts = PixelTensor(images, device), max(1, len(images) // size)
+    for norm in net.norms:
+        norm.reset_running_stats()
+        norm.momentum = None  # the mean over all batches
+    net.train()
+    with torch.no_grad():
+        for first in range(n_parts if net.norms else 0):  # every n-th image: files are often sorted by class
+            net(pixels.floats(torch.arange(first, len(pixels), n_parts)))
+    for norm in net.norms:
+        norm.momentum = 0.0
+    net.eval()
+
+
+def look(net: Refined, images: Images, device: torch.device) -> Assignment:
+    """Assign all images, in evaluation mode and as they are."""
+    height, width, _ = images.shape
+    # Divides the 4,096 images that a saved run is predicted in, so that the same products are computed again.
+    chunk = 2 ** min(11, max(3, 18 - math.ceil(math.log2(height * width))))
+    pixels, was_training = PixelTensor(images, device), net.training
+    net.eval()
+    with torch.inference_mode():
+        n_clusters = net(pixels.floats(torch.arange(1)))[0].shape[1]
+        both = distributed.rows_in_shares(
+            pixels.chunks(chunk), len(pixels), lambda idx: torch.cat(net(pixels.floats(idx)), dim=1)
+        )
+    net.train(was_training)
+    soft, features = np.ascontiguousarray(both[:, :n_clusters]), np.ascontiguousarray(both[:, n_clusters:])
+    return Assignment(features, soft)
+
+
+# --- training ------------------------------------------------------------------------------------------------------
+
+
+class _Run:
+    """Everything that changes while training; all of it is in the resume state."""
+
+    def __init__(
+        self, model: NetworkModel, images: Images, config: SelfLabelConfig, device: torch.device, seed: int
+    ) -> None:
+        self.images, self.config, self.device = images, config, device
+        self.net = Refined(model.network()).to(device)
+        weights = list(self.net.parameters())
+        self.optimizer: torch.optim.Optimizer = (
+            torch.optim.SGD(weights, config.lr, momentum=config.momentum, weight_decay=config.weight_decay)
+            if config.optimizer == "sgd"
+            else torch.optim.Adam(weights, config.lr, weight_decay=config.weight_decay)
+        )
+        self.shuffling = torch_generator(seed, "batches")
+        self.viewing = torch_generator(seed, "views", device)
+        self.before_N = torch.zeros(0, dtype=torch.int64)  # labels of the run that is refined
+        self.fixed_N = torch.zeros(0, dtype=torch.int64)  # the same, or mended; learned from at first
+        self.latest_N = torch.zeros(0, dtype=torch.int64)  # answers to the weak views, as last seen
+        self.epoch = 0
+
+    def ask(self) -> dict[str, float | int]:
+        """Keep what the network says before anything is trained, and make half of it sure; mend it if that is set."""
+        found = look(self.net, self.images, self.device)
+        self.net.get_buffer("sharpness").fill_(sharpness_for(torch.from_numpy(found.soft), self.config.threshold))
+        self.before_N = self.fixed_N = torch.from_numpy(found.labels)
+        self.latest_N = self.before_N.clone()
+        return self.mend() if self.config.mend else {}
+
+    def mend(self) -> dict[str, float | int]:
+        """Keep better labels than the network's own, if there are any."""
+
+        def label(x_BCHW: Tensor) -> tuple[Tensor, Tensor]:
+            soft_BK, features_BD = self.net(x_BCHW)
+            return soft_BK.argmax(dim=1), features_BD
+
+        self.net.eval()
+        pixels = PixelTensor(self.images, self.device)
+        labels_N, event = propose(label, pixels, torch.arange(len(pixels)), _NUDGED, self.config.n_clusters)
+        if labels_N is not None:
+            self.fixed_N = labels_N.cpu()
+        return event
+
+    def calibrate(self) -> float:
+        """Be no surer than the run's labels justify; returns the share of them that the network repeats."""
+        self.net.get_buffer("sharpness").fill_(1.0)
+        found = look(self.net, self.images, self.device)
+        soft_NK, labels_N = torch.from_numpy(found.soft), torch.from_numpy(found.labels)
+        power = min(sharpness_for(soft_NK, self.config.threshold), calibrated_sharpness(soft_NK, self.fixed_N))
+        self.net.get_buffer("sharpness").fill_(power)
+        return float((labels_N == self.fixed_N).double().mean())
+
+    def load(self, state: State) -> None:
+        """Go on from a saved state."""
+        self.epoch = int(state.meta["epoch"])
+        unpack_module("net", self.net, state.arrays)
+        unpack_optimizer("optimizer", self.optimizer, state.arrays)
+        unpack_generator(self.shuffling, state.arrays["shuffling"])
+        unpack_generator(self.viewing, state.arrays["viewing"])
+        self.before_N = torch.from_numpy(state.arrays["before"].copy())
+        self.fixed_N = torch.from_numpy(state.arrays["fixed"].copy())
+        self.latest_N = torch.from_numpy(state.arrays["latest"].copy())
+
+    def state(self) -> State:
+        arrays: Arrays = {
+            **pack_module("net", self.net),
+            **pack_optimizer("optimizer", self.optimizer),
+            "before": to_numpy(self.before_N),
+            "fixed": to_numpy(self.fixed_N),
+            "latest": to_numpy(self.latest_N),
+            "shuffling": pack_generator(self.shuffling),
+            "viewing": pack_generator(self.viewing),
+        }
+        return State(arrays, {"epoch": self.epoch})
+
+    def train_epoch(self) -> tuple[EpochStats, float]:
+        """One pass; also returns the share of the images that were learned from."""
+        config, pixels = self.config, PixelTensor(self.images, self.device)
+        policy = strong_policy(self.images.shape, config)
+        n_steps, n_done, n_sure = -(-len(pixels) // config.batch_size), 0, 0
+
+        def step(batch_B: Tensor) -> Tensor | None:
+            nonlocal n_done, n_sure
+            self.optimizer.param_groups[0]["lr"] = learning_rate(
+                (self.epoch + n_done / n_steps) / config.epochs, config
+            )
+            n_done += 1
+            x_BCHW = pixels.floats(batch_B)
+            y_B, is_sure_B = self.answers(batch_B, x_BCHW)
+            strong_BCHW = augment(x_BCHW, policy, self.viewing)
+            if int(is_sure_B.sum()) < 2:  # nothing to learn from; and batch normalisation needs two
+                return None
+            n_sure += int(is_sure_B.sum())
+            self.net.train()
+            log_p_BK, _ = self.net.log_soft(strong_BCHW)
+            return label_loss(log_p_BK[is_sure_B], y_B[is_sure_B], is_balanced=config.balanced)
+
+        batches = shuffled_batches(len(pixels), config.batch_size, self.shuffling)
+        what = f"self-labelling, epoch {self.epoch + 1} of {config.epochs}"
+        distributed.own_stream(self.viewing)
+        stats = run_epoch(step, batches, self.optimizer, what=what, total=len(pixels))
+        take_statistics(self.net, self.images, self.device, config.batch_size)
+        n_learned = distributed.add_up(torch.tensor(n_sure, device=self.device))
+        return stats, int(n_learned) / len(pixels)
+
+    def answers(self, batch_B: Tensor, x_BCHW: Tensor) -> tuple[Tensor, Tensor]:
+        """Labels for a batch and which of them count: those of the run at first, then the network's own if sure."""
+        if self.epoch < self.config.warmup:
+            y_B = self.fixed_N[batch_B].to(self.device)
+            return y_B, torch.ones_like(y_B, dtype=torch.bool)
+        # Statistics of the whole set would be those of the weights an epoch ago; a single image has none of its own.
+        self.net.train(len(x_BCHW) > 1)
+        with torch.no_grad():
+            y_B, is_sure_B = select(self.net(x_BCHW)[0], self.config.threshold)
+        rows_B = distributed.gather_rows(batch_B.to(self.device)).cpu()
+        self.latest_N[rows_B] = distributed.gather_rows(y_B).cpu()
+        return y_B, is_sure_B
+
+
+def train_from(
+    model: NetworkModel,
+    images: Images,
+    config: SelfLabelConfig,
+    *,
+    device: torch.device,
+    seed: int,
+    resume: State | None = None,
+) -> Iterator[Snapshot]:
+    """Refine the model of a finished run; one snapshot per epoch."""
+    original = copy.deepcopy(model.network())  # training changes the model's own weights
+    run, is_over = _Run(model, images, config, device, seed), False
+    first: dict[str, float | int] = {}
+    if resume is None:
+        first = run.ask()
+    else:
+        run.load(resume)
+    while run.epoch < config.epochs and not is_over:
+        before_N = run.latest_N.clone()
+        stats, share = run.train_epoch()
+        run.epoch += 1
+        phase = "fixed labels" if run.epoch <= config.warmup else "own labels"
+        changed = float((before_N != run.latest_N).double().mean())
+        event = {"phase": phase, **stats.event(), "learned_from": share, "changed": changed, **first}
+        first = {}
+        event["sharpness"] = float(run.net.get_buffer("sharpness"))
+        warnings: tuple[str, ...] = ()
+        if run.epoch == config.warmup:
+            event["agreement"] = agreement = run.calibrate()
+            is_over = agreement < config.min_agreement
+        if is_over:
+            run.net = Refined(original).to(device)
+            warnings = (_too_little(agreement, config),)
+        result = _result(run) if is_over or run.epoch == config.epochs else None
+        labels: I64 = run.latest_N.numpy().copy() if result is None else result.labels
+        yield Snapshot(run.epoch, config.epochs, labels, event, run.state, result, warnings=warnings)
+
+
+def _too_little(agreement: float, config: SelfLabelConfig) -> str:
+    return (
+        f"After {config.warmup} epochs on the labels of the run the network repeats {agreement:.0%} of them, too few "
+        f"to learn from itself (min_agreement {config.min_agreement:g}); the result is the run as it was. "
+        "A longer or different first run helps; --set min_agreement=0 goes on regardless."
+    )
+
+
+def _result(run: _Run) -> Clustering:
+    found = look(run.net, run.images, run.device)
+    model = State(pack_module("net", run.net), {"shape": list(run.images.shape)})
+    return Clustering(found.labels, found.soft, found.features, model, {"labels_before": to_numpy(run.before_N)})
+
+
+class SelfLabelModel:
+    """The refined network."""
+
+    def __init__(self, model: NetworkModel, state: State, device: torch.device) -> None:
+        self.shape, self.device = saved_shape(state), device
+        self.net = Refined(model.network()).to(device)
+        unpack_module("net", self.net, state.arrays)
+        self.net.eval()
+
+    def apply(self, images: Images, layer: str = "top") -> Assignment:
+        """Return features and assignments."""
+        check_request(images, self.shape, layer)
+        return look(self.net, images, self.device)
+
+    def network(self) -> nn.Module:
+        """Return images (B, C, H, W) in [0, 1] to assignments and features as one module."""
+        return self.net.eval()
+
+
+def train(
+    images: Images, config: SelfLabelConfig, *, device: torch.device, seed: int, resume: State | None = None
+) -> Iterator[Snapshot]:
+    """Refuse: there is nothing to refine without a finished run."""
+    raise InvalidInput(
+        "self-labelling refines a finished run, and none was given. Expected one. Use selfsort fit --self-label RUN."
+    )
+
+
+def restore(config: SelfLabelConfig, state: State, *, device: torch.device) -> SelfLabelModel:
+    """Refuse: the network's form is that of the run that was refined."""
+    raise InvalidInput(
+        "a self-labelled model cannot be rebuilt without the run it came from. Expected its folder started_from. "
+        "Restore the run folder, or fit again."
+    )
+
+
+METHOD = Method(
+    name=NAME,
+    summary="refine a finished run: train its network on its own confident answers",
+    source="Van Gansbeke et al.: SCAN, ECCV 2020; Qian, ICCV 2023",
+    config=SelfLabelConfig,
+    train=train,
+    restore=restore,
+    is_inductive=True,
+    is_shareable=True,
+)
+"""Not in METHODS: it cannot start by itself. `api.continued` gives it the run to refine."""

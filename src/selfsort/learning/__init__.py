@@ -1,0 +1,1 @@
+"""What every training shares: seeds, device, batches, the inner epoch, rates, encoding, checkpoints."""

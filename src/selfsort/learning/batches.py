@@ -1,0 +1,50 @@
+"""Decoded images as batches of tensors, in order or shuffled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from selfsort.learning.checkpoint import borrow
+from selfsort.nets.norm import even_light
+from selfsort.types import Images
+
+
+class PixelTensor:
+    """The decoded images as seen by a network: float32 NCHW batches, cut from uint8 on demand.
+
+    The uint8 array is never copied as a whole; a permuted view makes each batch channels-last for free,
+    which is the faster layout for convolutions on a CPU.
+    """
+
+    def __init__(self, images: Images, device: torch.device, *, is_even: bool = False) -> None:
+        """Borrow the images; with `is_even` their brightness and contrast are made the same."""
+        self._bytes_NHWC = borrow(images.pixels)
+        self.device, self.is_even = device, is_even
+
+    def __len__(self) -> int:
+        return len(self._bytes_NHWC)
+
+    def bytes(self, idx: Tensor) -> Tensor:
+        """Return the uint8 batch (B, C, H, W) at these indices."""
+        return self._bytes_NHWC[idx.cpu()].to(self.device, non_blocking=True).permute(0, 3, 1, 2)
+
+    def floats(self, idx: Tensor) -> Tensor:
+        """Return the batch scaled to [0, 1]."""
+        x_BCHW = self.bytes(idx).float().mul_(1 / 255)
+        return even_light(x_BCHW) if self.is_even else x_BCHW
+
+    def chunks(self, size: int) -> Iterator[Tensor]:
+        """Walk over all images in order: index tensors of at most `size`."""
+        yield from torch.split(torch.arange(len(self)), size)
+
+
+def shuffled_batches(
+    n: int, batch_size: int, generator: torch.Generator, *, drop_last: bool = False
+) -> Iterator[Tensor]:
+    """Yield a random partition of 0..n-1 as index tensors."""
+    for batch in torch.split(torch.randperm(n, generator=generator), batch_size):
+        if len(batch) == batch_size or not drop_last:
+            yield batch

@@ -1,0 +1,104 @@
+"""A finished run's network as an ONNX file, for programs that have neither selfsort nor torch.
+
+The graph takes pictures as they are decoded, `pixels`: uint8 (batch, height, width, channels), any batch size, and
+gives `soft` (batch, clusters) and `features` (batch, width). Scaling to [0, 1] is part of the graph. What has to be
+done before it (size, aspect ratio, gray or RGB) is in the file's metadata, as JSON under `preprocessing`.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import warnings
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from selfsort import __version__
+from selfsort.data import ImageSpec
+from selfsort.errors import InvalidInput, missing_extra
+from selfsort.runs.folder import RunFolder, write_whole
+from selfsort.runs.model import load_model
+from selfsort.types import Json, NetworkModel
+
+_OPSET = 17
+
+_FIT = {
+    "crop": "scale until both sides cover height x width, cut the surplus evenly on both sides",
+    "stretch": "scale each side on its own to height x width",
+    "pad": "scale until both sides fit into height x width, fill up evenly on both sides with white (255)",
+}
+
+
+class _FromPixels(nn.Module):
+    """Pictures as decoded to what a network expects, then the network."""
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, pixels_BHWC: Tensor) -> tuple[Tensor, Tensor]:
+        x_BCHW = pixels_BHWC.permute(0, 3, 1, 2).float() * (1 / 255)
+        soft_BK, features_BD = self.network(x_BCHW)
+        return soft_BK, features_BD
+
+
+def export_onnx(folder: RunFolder, out: Path) -> Path:
+    """Write the model of a finished run as one ONNX file."""
+    try:
+        import onnx
+    except ImportError:
+        raise missing_extra("onnx", "--to onnx", "onnx") from None
+    folder.label_table()  # an unfinished run has no model
+    if out.resolve().parent == folder.path.resolve():
+        raise InvalidInput(f"{out} would lie among the files of the run. Expected another place. Choose another --out.")
+    model = load_model(folder, torch.device("cpu"))
+    if not isinstance(model, NetworkModel):
+        raise InvalidInput(
+            f"{folder.config['method']} does not label images by a network alone, so it cannot be written as ONNX. "
+            "Expected a method such as dbc or fcae-kmeans. Label new images with selfsort predict."
+        )
+    spec = ImageSpec.from_json(folder.field("image", dict))
+    graph = onnx.load_from_string(_traced(model.network(), spec))
+    for key, value in _metadata(folder, spec).items():
+        graph.metadata_props.add(key=key, value=value)
+    onnx.checker.check_model(graph)
+    write_whole(out, lambda file: file.write(graph.SerializeToString()))
+    return out
+
+
+def _traced(network: nn.Module, spec: ImageSpec) -> bytes:
+    names, example = ["pixels", "soft", "features"], torch.zeros(2, *spec.shape, dtype=torch.uint8)
+    with tempfile.TemporaryDirectory() as scratch, warnings.catch_warnings():
+        # The newer exporter, which this one's warning recommends, needs a further package and gains us nothing.
+        warnings.simplefilter("ignore")
+        path = Path(scratch) / "model.onnx"
+        torch.onnx.export(
+            _FromPixels(network).eval(),
+            (example,),
+            path,
+            input_names=names[:1],
+            output_names=names[1:],
+            dynamic_axes={name: {0: "batch"} for name in names},
+            opset_version=_OPSET,
+            dynamo=False,
+        )
+        return path.read_bytes()
+
+
+def _metadata(folder: RunFolder, spec: ImageSpec) -> dict[str, str]:
+    preprocessing: Json = {
+        **spec.to_json(),
+        "colour": "gray (luma)" if spec.channels == 1 else "RGB",
+        "fit_means": _FIT[spec.fit],
+        "filter": "bilinear, widened when shrinking (Pillow)",
+        "layout": "batch, height, width, channels",
+        "values": "uint8, 0..255; the graph scales them itself",
+    }
+    return {
+        "selfsort": __version__,
+        "method": folder.field("method", str),
+        "n_clusters": str(folder.n_clusters),
+        "preprocessing": json.dumps(preprocessing),
+    }

@@ -1,0 +1,278 @@
+"""The outer loop around every method: log, score, save, stop.
+
+This is the only place where labels meet results. A method gets `Images` and yields snapshots; what is
+logged, scored against `truth`, saved or stopped is decided here.
+"""
+
+from __future__ import annotations
+
+import platform
+import resource
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from importlib.metadata import version
+
+import numpy as np
+import torch
+
+from selfsort import __version__, distributed
+from selfsort.config import Config
+from selfsort.data import ImageSpec
+from selfsort.errors import Interrupted, InvalidInput, TrainingFailed, invalid
+from selfsort.methods.recipes import Choice
+from selfsort.metrics.external import match_clusters, scores
+from selfsort.metrics.internal import collapse_warnings, size_report
+from selfsort.runs.folder import RunFolder, Thumbnails
+from selfsort.types import F32, I64, U8, Clustering, Images, Json, Method, Snapshot, State
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """A finished run as the outer loop saw it."""
+
+    clustering: Clustering
+    events: list[Json]
+    warnings: tuple[str, ...]
+    seconds: float
+    peak_memory_mb: float
+    metrics: dict[str, float] | None = None
+    metrics_sf: dict[str, float] | None = None
+    """Scores of JULE's straight-forward labels, kept beside those of its re-run clustering."""
+
+
+@dataclass(eq=False)
+class Fit:
+    """One run of one method over one set of images; `run` executes or resumes it."""
+
+    images: Images
+    method: Method
+    config: Config
+    device: torch.device
+    seed: int = 0
+    truth: I64 | None = None
+    """For scoring only: never handed on to the method."""
+    names: Sequence[str] | None = None
+    folder: RunFolder | None = None
+    featuriser: Callable[[Images], F32] | None = None
+    """Another run's network, whose features are clustered in place of pixels."""
+    max_seconds: float | None = None
+    save_interval: float = 2.0
+    """Seconds between resume states; a kill loses at most this much work."""
+    on_snapshot: Callable[[Snapshot], None] | None = None
+    _said: dict[str, None] = field(default_factory=dict)
+    """Warnings of the method so far, in order, each once."""
+
+    def run(self) -> Outcome:
+        """Train to the end. Raises Interrupted, with the state saved, when the time is up."""
+        self.check()
+        is_held = self.folder is not None and distributed.is_main()
+        with self.folder.held() if self.folder is not None and is_held else nullcontext(), distributed.company():
+            try:
+                return self._run()
+            except InvalidInput:
+                # The method refused the images before its first step: there is nothing to go on from.
+                if self.folder is not None and is_held and not self.folder.events():
+                    self.folder.discard()
+                raise
+
+    def _run(self) -> Outcome:
+        started = time.monotonic()
+        resume, earlier = self._resume_point()
+        # Of several processes all train and read, and the first one writes.
+        folder = self.folder if distributed.is_main() else None
+        saved_at = started
+        events: list[Json] = []
+        for snapshot in self._snapshots(resume):
+            elapsed = earlier + time.monotonic() - started
+            event = self._event(snapshot, elapsed)
+            events.append(event)
+            if folder is not None:
+                folder.append_event(event)
+                if snapshot.history:
+                    folder.save_history(snapshot.step, snapshot.history)
+            if self.on_snapshot is not None:
+                self.on_snapshot(snapshot)
+            if snapshot.result is not None:
+                return self._finish(snapshot.result, events, elapsed)
+            now = time.monotonic()
+            is_time_up = distributed.agree(self.max_seconds is not None and now - started >= self.max_seconds)
+            if folder is not None and (is_time_up or now - saved_at >= self.save_interval):
+                folder.save_resume(snapshot.step, snapshot.state())
+                saved_at = now
+            if is_time_up:
+                raise Interrupted(
+                    f"stopped after {elapsed / 60:.1f} minutes at step {snapshot.step} of {snapshot.total}, as asked."
+                )
+        raise TrainingFailed(
+            f"{self.method.name} ended without a result. This is a fault of selfsort: please report it."
+        )
+
+    def check(self) -> None:
+        """Refuse what cannot work before anything is written."""
+        if not 2 <= self.config.n_clusters <= len(self.images):
+            raise invalid(
+                "n_clusters",
+                f"be between 2 and the number of images ({len(self.images)})",
+                self.config.n_clusters,
+                "Lower n_clusters or add images.",
+            )
+        if self.featuriser is not None and self.method.train_on_features is None:
+            raise InvalidInput(
+                f"{self.method.name} learns its own features, so --features cannot be used with it. "
+                "Expected a classical method. Choose for example --method ac-gdl or kmeans."
+            )
+        if distributed.world_size() > 1 and not self.method.is_shareable:
+            raise InvalidInput(
+                f"{self.method.name} cannot be trained by several processes. Expected one of those that can, such as "
+                "secu, dbc or jule. Run it without torchrun."
+            )
+        if self.truth is not None and len(self.truth) != len(self.images):
+            raise invalid(
+                "labels", f"have one entry per image ({len(self.images)})", len(self.truth), "Check the labels file."
+            )
+
+    def _resume_point(self) -> tuple[State | None, float]:
+        """Where an interrupted run left off, and the seconds it had taken."""
+        if self.folder is None:
+            return None, 0.0
+        found = self.folder.load_resume()
+        if distributed.is_main():
+            self.folder.keep_events_until(found[0] if found else 0)
+        events = self.folder.events()
+        for event in events:
+            self._said.update(dict.fromkeys(event.get("warnings", ())))
+        return (found[1], float(events[-1].get("elapsed", 0.0)) if events else 0.0) if found else (None, 0.0)
+
+    def _snapshots(self, resume: State | None) -> Iterator[Snapshot]:
+        if self.featuriser is None or self.method.train_on_features is None:
+            return self.method.train(self.images, self.config, device=self.device, seed=self.seed, resume=resume)
+        features = self.featuriser(self.images)
+        return self.method.train_on_features(features, self.config, device=self.device, seed=self.seed, resume=resume)
+
+    def _event(self, snapshot: Snapshot, elapsed: float) -> Json:
+        n_current = int(snapshot.labels.max()) + 1
+        sizes = size_report(snapshot.labels, max(n_current, self.config.n_clusters))
+        event: Json = {
+            "step": snapshot.step,
+            "total": snapshot.total,
+            "elapsed": round(elapsed, 3),
+            "clusters": sizes.used,
+            "size_entropy": round(sizes.entropy, 6),
+            **snapshot.event,
+        }
+        if self.truth is not None:
+            event.update({name: round(value, 6) for name, value in scores(snapshot.labels, self.truth).items()})
+        if snapshot.warnings:
+            event["warnings"] = list(snapshot.warnings)
+            self._said.update(dict.fromkeys(snapshot.warnings))
+        # Agglomeration passes through many more clusters than asked for; only too few of them is a sign of trouble.
+        if collapse := collapse_warnings(snapshot.labels, self.config.n_clusters):
+            event["collapse"] = list(collapse)
+        return event
+
+    def _finish(self, result: Clustering, events: list[Json], seconds: float) -> Outcome:
+        if not (np.isfinite(result.features).all() and np.isfinite(result.soft).all()):
+            raise TrainingFailed(
+                "the features or assignments are not finite numbers. They must be. "
+                "Lower the learning rate with --set, or look for broken images."
+            )
+        labels_sf = result.extras.get("labels_sf")
+        outcome = Outcome(
+            clustering=result,
+            events=events,
+            # A collapse that healed on the way is in the events; here counts how it ended.
+            warnings=(*self._said, *collapse_warnings(result.labels, self.config.n_clusters)),
+            seconds=seconds,
+            peak_memory_mb=peak_memory_mb(),
+            metrics=None if self.truth is None else scores(result.labels, self.truth),
+            metrics_sf=None if self.truth is None or labels_sf is None else scores(labels_sf, self.truth),
+        )
+        if self.folder is not None and distributed.is_main():
+            write_outcome(self.folder, outcome, self.images, self.names, self.truth)
+        return outcome
+
+
+def write_outcome(
+    folder: RunFolder, outcome: Outcome, images: Images, names: Sequence[str] | None, truth: I64 | None = None
+) -> None:
+    """Put a finished run on disk; labels.csv is written last."""
+    result = outcome.clustering
+    if outcome.metrics is not None:
+        both = {"metrics_sf": outcome.metrics_sf} if outcome.metrics_sf is not None else {}
+        folder.write_json("metrics.json", {**outcome.metrics, **both})
+    folder.save_thumbnails(pick_thumbnails(images, result, truth))
+    folder.append_event(
+        {
+            "kind": "end",
+            "seconds": round(outcome.seconds, 3),
+            "peak_memory_mb": round(outcome.peak_memory_mb, 1),
+            "clusters_found": len(np.unique(result.labels)),
+            "warnings": list(outcome.warnings),
+        }
+    )
+    folder.save_result(result, names if names is not None else [str(i) for i in range(len(images))])
+
+
+def pick_thumbnails(
+    images: Images, result: Clustering, truth: I64 | None = None, *, per_kind: int = 12, spread: int = 1500
+) -> Thumbnails:
+    """Choose what the report will want to show, and shrink it.
+
+    That is: the most typical and the least sure images of each cluster, images evenly spaced over the whole set for
+    the map, and with labels the surest mistakes.
+    """
+    labels, n = result.labels, len(images)
+    confidence = result.soft[np.arange(n), labels]
+    chosen = [np.unique(np.linspace(0, n - 1, min(n, spread)).astype(np.int64))]
+    for cluster in np.unique(labels):
+        members = np.flatnonzero(labels == cluster)
+        # Votes are often unanimous; among equally sure images those near the centre are the typical ones.
+        off_centre = ((result.features[members] - result.features[members].mean(axis=0)) ** 2).sum(axis=1)
+        ranked = members[np.lexsort((off_centre, -confidence[members]))]
+        chosen += [ranked[:per_kind], ranked[-per_kind:]]
+    if truth is not None:
+        mapping = match_clusters(labels, truth)
+        wrong = np.flatnonzero(np.array([mapping.get(int(label), -1) for label in labels]) != truth)
+        chosen.append(wrong[np.argsort(-confidence[wrong], kind="stable")[:100]])
+    rows = np.unique(np.concatenate(chosen)).astype(np.int64)
+    return Thumbnails(rows, shrink(images.pixels[rows]))
+
+
+def shrink(pixels_NHWC: U8, side: int = 64) -> U8:
+    """Bring pictures to at most `side` pixels by averaging whole blocks: no resampling library, no blur."""
+    n, height, width, channels = pixels_NHWC.shape
+    step = -(-max(height, width) // side)
+    if step == 1:
+        return pixels_NHWC
+    cut = pixels_NHWC[:, : height // step * step, : width // step * step]
+    blocks = cut.reshape(n, height // step, step, width // step, step, channels)
+    small: U8 = np.rint(blocks.mean(axis=(2, 4))).astype(np.uint8)
+    return small
+
+
+def run_config(fit: Fit, choice: Choice, spec: ImageSpec, *, fingerprint: str, source: Json) -> Json:
+    """Everything config.json says about a run before it starts."""
+    packages = ("torch", "numpy", "scipy", "scikit-learn", "numba", "pillow")
+    return {
+        "selfsort": __version__,
+        "method": fit.method.name,
+        "settings": fit.config.to_json(),
+        "seed": fit.seed,
+        "recipe": {"name": choice.recipe.name, "reason": choice.reason, "source": choice.recipe.source},
+        "image": spec.to_json(),
+        "n_images": len(fit.images),
+        "fingerprint": fingerprint,
+        "source": source,
+        "device": str(fit.device),
+        "threads": torch.get_num_threads(),
+        "versions": {"python": platform.python_version(), **{name: version(name) for name in packages}},
+    }
+
+
+def peak_memory_mb() -> float:
+    """The process's largest resident size so far."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / (2**20 if sys.platform == "darwin" else 2**10)

@@ -1,0 +1,283 @@
+"""Stopping and going on: Ctrl-C, kill, time's up; and what a terminal and a closed pipe get to see."""
+
+from __future__ import annotations
+
+import errno
+import functools
+import io
+import itertools
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.conftest import Command
+from tests.tiny_run import files_of
+from tests.toy import TOY
+
+from selfsort.cli import main as cli
+from selfsort.data import options as reading
+from selfsort.methods import registry
+from selfsort.runs import launch as session
+from selfsort.runs.folder import RunFolder
+from selfsort.runs.loop import Fit
+
+ROOT = Path(__file__).parents[1]
+PROGRAM = [sys.executable, str(ROOT / "tests" / "toy.py")]
+TOY_WORDS = ["--clusters", "3", "--method", "toy"]
+RESULT_FILES = ("labels.csv", "features.npy", "soft.npy", "model.safetensors")
+
+
+@pytest.fixture(autouse=True)
+def _toy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(registry.METHODS, "toy", TOY)
+
+
+@pytest.fixture
+def _ctrl_c_is_heard() -> Iterator[None]:
+    """Programs started from a shell's background ignore Ctrl-C, and so would those that a test starts there."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def environment(**more: str) -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", **more}
+
+
+def assert_same_result(one: Path | str, other: Path | str) -> None:
+    for name in RESULT_FILES:
+        assert Path(one, name).read_bytes() == Path(other, name).read_bytes(), name
+
+
+def raiser(error: BaseException) -> Callable[..., Any]:
+    def raise_it(*arguments: object, **options: object) -> None:
+        raise error
+
+    return raise_it
+
+
+class TestSignals:
+    @pytest.mark.usefixtures("_ctrl_c_is_heard")
+    @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+    def test_a_run_stopped_politely_says_how_to_go_on(
+        self, selfsort: Command, npz: Path, tmp_path: Path, number: signal.Signals
+    ) -> None:
+        out = tmp_path / "my run"
+        process = subprocess.Popen(
+            [*PROGRAM, "fit", str(npz), *TOY_WORDS, "--out", str(out)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment(TOY_PAUSE_AT="3"),
+        )
+        assert process.stderr is not None
+        assert process.stderr.readline() == "paused\n"
+        process.send_signal(number)
+        said, complained = process.communicate()
+        assert process.returncode == 3, complained
+        assert complained == f"selfsort: interrupted. Continue with: selfsort fit --resume '{out}'\n"
+        assert "run folder" not in said
+        assert sorted(path.name for path in out.iterdir()) == [
+            "config.json",
+            "events.jsonl",
+            "history",
+            "ingest.json",
+            "resume",
+            "truth.npy",
+        ]
+        assert selfsort("fit", "--resume", out).code == 0
+        assert selfsort("fit", npz, *TOY_WORDS, "--out", "reference").code == 0
+        assert_same_result(out, "reference")
+        # It went on from where it was, not from the start: the first steps were timed by the first process.
+        assert [event["step"] for event in RunFolder.open(out).events()[:-1]] == [1, 2, 3, 4, 5]
+
+    @pytest.mark.parametrize("moment", ["read_source", "find_method", "choose_device"])
+    def test_ctrl_c_before_the_run_exists_leaves_nothing(
+        self, selfsort: Command, npz: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+    ) -> None:
+        before = files_of(tmp_path)
+        room = reading if moment == "read_source" else session
+        monkeypatch.setattr(room, moment, raiser(KeyboardInterrupt()))
+        done = selfsort("fit", npz, *TOY_WORDS)
+        assert (done.code, done.out) == (3, "")
+        assert done.err == "selfsort: interrupted; nothing is lost. Run the same command again to do all of it.\n"
+        assert files_of(tmp_path) == before
+
+    @pytest.mark.parametrize(
+        ("words", "moment"),
+        [
+            (["predict", "run", "shapes.npz"], "selfsort.runs.launch.read_source"),
+            (["export", "run", "--to", "folders"], "selfsort.runs.export.folders._save_png"),
+            (["export", "run", "--to", "csv"], "os.fsync"),
+            (["report", "run"], "selfsort.report.build.write_report"),
+            (["score", "run"], "selfsort.metrics.external.scores"),
+        ],
+    )
+    def test_ctrl_c_in_any_other_command(
+        self,
+        selfsort: Command,
+        npz: Path,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        words: list[str],
+        moment: str,
+    ) -> None:
+        assert selfsort("fit", npz, *TOY_WORDS, "--out", "run").code == 0
+        before = files_of(tmp_path)
+        monkeypatch.setattr(moment, raiser(KeyboardInterrupt()))
+        done = selfsort(*words)
+        assert (done.code, done.out) == (3, "")
+        assert done.err.startswith("selfsort: interrupted")
+        assert files_of(tmp_path) == before
+
+
+class TestTimeIsUp:
+    def test_each_resume_goes_one_step_further_to_the_same_end(self, selfsort: Command, npz: Path) -> None:
+        assert selfsort("fit", npz, *TOY_WORDS, "--out", "reference").code == 0
+        done = selfsort("fit", npz, *TOY_WORDS, "--out", "run", "--max-minutes", "0", "--json")
+        for step in (1, 2, 3, 4):
+            assert (done.code, done.out) == (3, "" if step == 1 else done.out)
+            assert f"at step {step} of 5, as asked. Continue with: selfsort fit --resume run\n" in done.err
+            done = selfsort("fit", "--resume", "run", "--max-minutes", "0")
+        assert done.code == 0
+        assert_same_result("run", "reference")
+        assert sorted(files_of(Path("run"))) == sorted(files_of(Path("reference")))
+        for key in ("step", "loss", "acc"):
+            one, other = ([event.get(key) for event in RunFolder.open(run).events()] for run in ("run", "reference"))
+            assert one == other
+
+    def test_a_method_of_one_step_is_finished_by_then(self, selfsort: Command, npz: Path) -> None:
+        words = ["--clusters", "3", "--method", "kmeans", "--max-minutes", "0"]
+        assert selfsort("fit", npz, *words).code == 0
+
+
+class TestFullDisk:
+    def test_at_every_file_in_turn(
+        self, selfsort: Command, npz: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        words = ["fit", str(npz), *TOY_WORDS, "--set", "steps=2", "--max-minutes", "1"]
+        monkeypatch.setattr(session, "Fit", functools.partial(Fit, save_interval=0))
+        assert selfsort(*words, "--out", "reference").code == 0
+        really, run, stopped_in = os.fsync, tmp_path / "run", set()
+        for budget in itertools.count():
+            left = iter(range(budget))
+
+            def limited(handle: int, left: Iterator[int] = left) -> None:
+                if next(left, None) is None:
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                really(handle)
+
+            with monkeypatch.context() as patch:
+                patch.setattr("os.fsync", limited)
+                done = selfsort(*words, "--out", run)
+            if done.code == 0:
+                break
+            assert done.code == 2
+            assert done.err.count("\n") == 1
+            assert "could not be written (No space left on device). Expected a writable folder" in done.err
+            assert not list(tmp_path.rglob("*.part"))
+            stopped_in.add(re.findall(r"run/(\S+) could", done.err)[0])
+            if run.exists():
+                assert done.err.endswith(f"Continue with: selfsort fit --resume {run}\n")
+                assert selfsort("fit", "--resume", run).code == 0
+                assert_same_result(run, "reference")
+                shutil.rmtree(run)
+        assert_same_result(run, "reference")
+        assert stopped_in >= {*files_of(run), "resume/state.safetensors"}
+
+
+class TestKills:
+    def kill(self, npz: Path, tmp_path: Path, *how_many: str) -> None:
+        folder = tmp_path / "killing"
+        folder.mkdir()
+        done = subprocess.run(
+            [sys.executable, str(ROOT / "tests" / "killing.py"), str(npz), *how_many],
+            cwd=folder,
+            env=environment(),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        found = json.loads(done.stdout)
+        assert found["wrong"] == {}
+        assert found["ends"]["resumed"] > found["tried"] / 2
+        assert found["ends"]["finished"] == 1
+        assert found["moments"] > 80
+
+    def test_a_run_killed_at_some_moments_ends_the_same(self, npz: Path, tmp_path: Path) -> None:
+        self.kill(npz, tmp_path, "15")
+
+    @pytest.mark.slow
+    def test_a_run_killed_at_any_moment_ends_the_same(self, npz: Path, tmp_path: Path) -> None:
+        self.kill(npz, tmp_path)
+
+
+class TestScreens:
+    def test_on_a_terminal_bars_go_there_and_the_answer_to_standard_output(self, photos: Path, tmp_path: Path) -> None:
+        pty = pytest.importorskip("pty")
+        screen, terminal = pty.openpty()
+        words = ["fit", str(photos), "--clusters", "3", "--method", "kmeans", "--json", "--out", "run"]
+        with subprocess.Popen(
+            [*PROGRAM, *words],
+            stdout=subprocess.PIPE,
+            stderr=terminal,
+            text=True,
+            cwd=tmp_path,
+            env=environment(TERM="xterm", COLUMNS="100"),
+        ) as process:
+            os.close(terminal)
+            shown = read_all(screen)
+            answer, _ = process.communicate()
+        os.close(screen)
+        assert process.returncode == 0, shown
+        assert json.loads(answer)["clusters_found"] == 3
+        assert "\x1b" not in answer
+        assert "\x1b[" in shown
+        assert "18 images" in shown
+        assert "0/18" in shown  # the bar of the decoder as it starts
+
+    def test_a_reader_that_has_gone_is_no_fault(self) -> None:
+        reader, writer = os.pipe()
+        os.close(reader)
+        words = [sys.executable, "-m", "selfsort", "--help"]
+        done = subprocess.run(words, stdout=writer, stderr=subprocess.PIPE, text=True, env=environment(), check=False)
+        os.close(writer)
+        assert (done.returncode, done.stderr) == (1, "")
+
+    def test_a_terminal_that_cannot_show_a_name(
+        self, selfsort: Command, npz: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Not through the fixture, whose standard output can show anything."""
+        out = "gruppierung-ü\udce9"
+        assert selfsort("fit", npz, *TOY_WORDS, "--out", out).code == 0
+        shown = io.BytesIO()
+        monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(shown, encoding="ascii"))
+        monkeypatch.setattr(sys, "argv", ["selfsort", "export", out, "--to", "csv"])
+        cli.main()
+        sys.stdout.flush()
+        assert shown.getvalue() == rb"written: gruppierung-\xfc\udce9.csv" + b"\n"
+        assert Path(f"{out}.csv").exists()
+
+
+def read_all(screen: int) -> str:
+    """Read a terminal until everyone has closed it, which Linux reports as an error."""
+    shown = b""
+    while True:
+        try:
+            part = os.read(screen, 4096)
+        except OSError:
+            break
+        if not part:
+            break
+        shown += part
+    return shown.decode()

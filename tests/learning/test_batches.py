@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from selfsort.learning.batches import PixelTensor, shuffled_batches
+from selfsort.learning.seeds import torch_generator
+from selfsort.types import Images
+
+
+def tiny_images(n: int = 10) -> Images:
+    values = np.random.default_rng(0).integers(0, 256, (n, 4, 5, 3))
+    return Images(values.astype(np.uint8))
+
+
+def test_pixel_tensor_cuts_the_right_pixels() -> None:
+    images = tiny_images()
+    pixels = PixelTensor(images, torch.device("cpu"))
+    batch = pixels.floats(torch.tensor([7, 2]))
+    assert batch.shape == (2, 3, 4, 5)
+    np.testing.assert_allclose(batch.numpy(), images.pixels[[7, 2]].transpose(0, 3, 1, 2) / 255, rtol=1e-6)
+    assert torch.cat(list(pixels.chunks(4))).tolist() == list(range(10))
+
+
+def test_pixel_tensor_reads_a_read_only_memory_map(tmp_path: object) -> None:
+    pixels = tiny_images().pixels
+    pixels.flags.writeable = False
+    assert len(PixelTensor(Images(pixels), torch.device("cpu")).bytes(torch.arange(3))) == 3
+
+
+def test_shuffled_batches_are_a_partition() -> None:
+    generator = torch_generator(0, "order")
+    batches = list(shuffled_batches(10, 4, generator))
+    assert [len(batch) for batch in batches] == [4, 4, 2]
+    assert sorted(torch.cat(batches).tolist()) == list(range(10))
+    dropped = list(shuffled_batches(10, 4, generator, drop_last=True))
+    assert [len(batch) for batch in dropped] == [4, 4]

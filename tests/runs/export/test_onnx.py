@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from tests.conftest import Command
+from tests.contract.tiny import TINY
+
+from selfsort.data import conform
+from selfsort.data.synthetic import shapes
+from selfsort.errors import InvalidInput, MissingData
+from selfsort.estimator import ImageClusterer
+from selfsort.methods.registry import METHODS
+from selfsort.runs.export.onnx import export_onnx
+from selfsort.runs.folder import RunFolder
+from selfsort.types import F32, Images
+
+NETWORKS = [name for name in ("fcae-kmeans", "dbc", "dec", "dac", "gatcluster", "secu") if name in METHODS]
+
+
+def saved(name: str, images: Images, path: Path) -> ImageClusterer:
+    model = ImageClusterer(name, n_clusters=3, settings=TINY.get(name), recipe="default", device="cpu").fit(images)
+    model.save(path)
+    return model
+
+
+def run_onnx(path: Path, images: Images) -> list[F32]:
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    found: list[F32] = session.run(["soft", "features"], {"pixels": images.pixels})
+    return found
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_it_says_what_predict_proba_says(name: str, tmp_path: Path) -> None:
+    model = saved(name, shapes(12, size=16, n_classes=3, channels=3)[0], tmp_path / "run")
+    path = export_onnx(RunFolder.open(tmp_path / "run"), tmp_path / "model.onnx")
+    new = shapes(34, size=16, n_classes=3, channels=3, seed=9)[0].subset(slice(0, 100))
+    soft, features = run_onnx(path, new)
+    assert soft.shape == (100, 3)
+    np.testing.assert_allclose(soft, model.predict_proba(new), atol=1e-4)
+    np.testing.assert_allclose(features, model.transform(new), atol=1e-3)
+    for n in (1, 7):  # the batch is dynamic
+        np.testing.assert_allclose(run_onnx(path, new.subset(slice(0, n)))[0], soft[:n], atol=1e-5)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("onnx") / "run"
+    saved("fcae-kmeans", shapes(12, size=20, n_classes=3)[0], path)
+    return path
+
+
+def test_preprocessing_is_in_the_metadata(run: Path, tmp_path: Path) -> None:
+    folder = RunFolder.open(run)
+    graph = onnx.load(export_onnx(folder, tmp_path / "model.onnx"))
+    metadata = {entry.key: entry.value for entry in graph.metadata_props}
+    assert metadata["method"] == "fcae-kmeans"
+    assert metadata["n_clusters"] == "3"
+    preprocessing = json.loads(metadata["preprocessing"])
+    assert {key: preprocessing[key] for key in ("height", "width", "channels", "fit")} == folder.config["image"]
+    assert preprocessing["values"].startswith("uint8, 0..255")
+    assert [entry.name for entry in graph.graph.input] == ["pixels"]
+    batch, *rest = graph.graph.input[0].type.tensor_type.shape.dim
+    assert batch.dim_param == "batch"
+    assert [side.dim_value for side in rest] == [20, 20, 1]
+
+
+def test_following_the_metadata_gives_the_labels_of_the_run(run: Path, tmp_path: Path) -> None:
+    from selfsort.data import ImageSpec
+    from selfsort.learning.device import choose_device
+    from selfsort.runs.model import apply_in_chunks, load_model
+
+    folder = RunFolder.open(run)
+    path = export_onnx(folder, tmp_path / "model.onnx")
+    wide = Images(np.pad(shapes(3, size=30, n_classes=3, seed=4)[0].pixels, ((0, 0), (0, 0), (5, 5), (0, 0))))
+    ready = conform(wide, ImageSpec.from_json(folder.config["image"]))
+    expected = apply_in_chunks(load_model(folder, choose_device("cpu")), ready)
+    np.testing.assert_array_equal(run_onnx(path, ready)[0].argmax(axis=1), expected.labels)
+
+
+def test_a_method_that_votes_is_refused(tmp_path: Path) -> None:
+    saved("kmeans", shapes(6, size=12, n_classes=3)[0], tmp_path / "run")
+    with pytest.raises(InvalidInput, match=r"kmeans does not label images by a network alone.*selfsort predict"):
+        export_onnx(RunFolder.open(tmp_path / "run"), tmp_path / "model.onnx")
+    assert not (tmp_path / "model.onnx").exists()
+
+
+def test_a_place_inside_the_run_is_refused(run: Path) -> None:
+    with pytest.raises(InvalidInput, match="would lie among the files of the run"):
+        export_onnx(RunFolder.open(run), run / "model.onnx")
+
+
+def test_a_missing_package_is_named(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    with pytest.raises(MissingData, match=r'needs the package onnx, .* pip install "selfsort\[onnx\]"'):
+        export_onnx(RunFolder.open(run), tmp_path / "model.onnx")
+
+
+def test_the_command(selfsort: Command, run: Path) -> None:
+    done = selfsort("export", run, "--to", "onnx")
+    assert (done.code, done.out) == (0, "written: run.onnx\n")
+    assert run_onnx(Path("run.onnx"), shapes(1, size=20, n_classes=3)[0])[0].shape == (3, 3)

@@ -1,0 +1,336 @@
+"""The run folder: written whole, read back, resumed."""
+
+from __future__ import annotations
+
+import csv
+import errno
+import io
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.tiny_run import CONFIG, NAMES, RESULT, SOFT, files_of, fill, read_everything
+
+from selfsort.errors import CannotWrite, InvalidInput, MissingData
+from selfsort.runs.folder import FORMAT, RunFolder, Thumbnails, label_csv, write_whole
+from selfsort.types import State
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunFolder:
+    return fill(RunFolder.create(tmp_path / "run", CONFIG))
+
+
+# --- round trips ---------------------------------------------------------------------------------------------
+
+
+def test_everything_comes_back(run: RunFolder) -> None:
+    opened = RunFolder.open(run.path)
+    assert opened.config == {"format": FORMAT, **CONFIG}
+    assert opened.n_clusters == 2
+    assert opened.is_finished
+    result = opened.result()
+    for name in ("labels", "soft", "features"):
+        np.testing.assert_array_equal(getattr(result, name), getattr(RESULT, name))
+    np.testing.assert_array_equal(result.model.arrays["centroids"], RESULT.model.arrays["centroids"])
+    assert result.model.meta == {"variance": 0.5}
+    np.testing.assert_array_equal(result.extras["labels_sf"], [1, 1, 0, 0])
+    assert opened.label_table().names == NAMES
+    np.testing.assert_array_equal(opened.label_table().confidence, SOFT[np.arange(4), RESULT.labels])
+    assert [event.get("step") for event in opened.events()] == [1, 2, None]
+    np.testing.assert_array_equal(opened.history()[1]["labels"], RESULT.labels)
+    assert opened.truth_names() == ["cat", "dog"]
+    np.testing.assert_array_equal(opened.truth(), [0, 1, 0, 1])
+    thumbnails = opened.thumbnails()
+    assert thumbnails is not None
+    assert thumbnails.rows.tolist() == [0, 2]
+    assert opened.load_resume() is None  # a finished run has nothing to go on from
+
+
+def test_a_fresh_run_has_none_of_the_optional_files(tmp_path: Path) -> None:
+    run = RunFolder.open(RunFolder.create(tmp_path / "run", CONFIG).path)
+    assert not run.is_finished
+    assert (run.events(), run.history(), run.load_resume()) == ([], {}, None)
+    assert (run.truth(), run.truth_names(), run.thumbnails()) == (None, None, None)
+    with pytest.raises(MissingData, match=r"is not finished .* selfsort fit --resume"):
+        run.result()
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.float64(3.5) * np.ones(()),  # a single number, as optimisers keep their step count
+        np.zeros((0, 3)),
+        np.array(True),
+        np.arange(12.0).reshape(3, 4).T,
+        np.arange(3, dtype=">i4"),
+        np.arange(6, dtype=np.uint8)[::2],
+    ],
+    ids=["single", "empty", "truth", "transposed", "big-endian", "strided"],
+)
+def test_arrays_of_any_form_come_back_as_they_were(tmp_path: Path, array: np.ndarray[Any, Any]) -> None:
+    run = RunFolder.create(tmp_path / "run", CONFIG)
+    run.write_state("state.safetensors", State({"a": array}))
+    back = run.read_state("state.safetensors").arrays["a"]
+    assert back.shape == array.shape
+    np.testing.assert_array_equal(back, array)
+
+
+@settings(derandomize=True, deadline=None, max_examples=100)
+@given(names=st.lists(st.text(st.characters(exclude_categories=["Cs"])) | st.sampled_from(["\r", "a\r\nb", '"', "\0"])))
+def test_any_name_survives_the_label_table(names: list[str]) -> None:
+    n = len(names)
+    text = label_csv(names, np.arange(n), np.ones(n, dtype=np.float32)).decode()
+    rows = list(csv.reader(io.StringIO(text, newline="")))
+    assert [row[0] for row in rows[1:]] == names
+    assert [row[1:] for row in rows[1:]] == [[str(i), "1.000000"] for i in range(n)]
+
+
+def test_names_that_are_not_utf8_keep_their_bytes(tmp_path: Path) -> None:
+    run = RunFolder.create(tmp_path / "run", CONFIG)
+    name = os.fsdecode(b"caf\xe9.png")
+    run.write_labels("labels.csv", [name], np.zeros(1, dtype=np.int64), np.ones(1, dtype=np.float32))
+    assert (run.path / "labels.csv").read_bytes() == b"name,cluster,confidence\ncaf\xe9.png,0,1.000000\n"
+    assert run.label_table().names == (name,)
+
+
+def test_a_stored_run_of_format_1_stays_readable() -> None:
+    stored = RunFolder.open(Path(__file__).parent / "golden" / "tiny-run")
+    assert stored.config["format"] == 1
+    assert stored.config["method"] == "kmeans"
+    read_everything(stored.path)
+    result, truth, thumbnails = stored.result(), stored.truth(), stored.thumbnails()
+    assert truth is not None
+    assert thumbnails is not None
+    # The two clusterings name their groups differently and agree on everything else.
+    assert len(set(zip(result.labels.tolist(), truth.tolist(), strict=True))) == 3
+    assert sorted(stored.history()) == [1]
+    assert [event.get("kind") for event in stored.events()] == [None, "end"]
+
+    from selfsort import load
+
+    model = load(stored.path)
+    np.testing.assert_array_equal(model.labels_, result.labels)
+    # The pictures are so small and few that their thumbnails are the pictures themselves.
+    np.testing.assert_array_equal(model.predict(thumbnails.pixels), result.labels[thumbnails.rows])
+
+
+# --- written whole or not at all -----------------------------------------------------------------------------
+
+
+def disk_full(*arguments: object) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+WRITERS: dict[str, Callable[[RunFolder], None]] = {
+    "json": lambda run: run.write_json("metrics.json", {"acc": 1}),
+    "text": lambda run: run.write_text("report.html", "new"),
+    "array": lambda run: run.write_array("features.npy", np.zeros((9, 9), dtype=np.float32)),
+    "state": lambda run: run.write_state("model.safetensors", State()),
+    "labels": lambda run: run.write_labels("labels.csv", ["z"], np.array([0]), np.ones(1, dtype=np.float32)),
+    "truth": lambda run: run.save_truth(np.array([9]), ["x"]),
+    "thumbnails": lambda run: run.save_thumbnails(Thumbnails(np.array([1]), np.ones((1, 2, 2, 1), dtype=np.uint8))),
+    "history": lambda run: run.save_history(1, {"labels": np.zeros(1)}),
+    "resume": lambda run: run.save_resume(2, State()),
+    "events": lambda run: run.keep_events_until(1),
+}
+
+
+@pytest.mark.parametrize("fails", ["os.fsync", "os.replace"])
+@pytest.mark.parametrize("writer", WRITERS)
+def test_a_full_disk_leaves_the_old_files_and_nothing_else(
+    run: RunFolder, writer: str, fails: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = files_of(run.path)
+    with monkeypatch.context() as patch:
+        patch.setattr(fails, disk_full)
+        with pytest.raises(
+            CannotWrite, match=r"could not be written \(No space left on device\)\. Expected .* Free some space"
+        ) as caught:
+            WRITERS[writer](run)
+    assert caught.value.exit_code == 2
+    assert files_of(run.path) == before
+    WRITERS[writer](run)
+    assert files_of(run.path) != before
+
+
+def test_an_interrupt_while_writing_leaves_nothing_either(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = files_of(run.path)
+
+    def interrupt(handle: int) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("os.fsync", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        run.write_text("report.html", "half")
+    assert files_of(run.path) == before
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs the device that is always full")
+def test_a_really_full_device_is_reported(tmp_path: Path) -> None:
+    with pytest.raises(CannotWrite, match="No space left on device"):
+        write_whole(Path("/dev/full"), lambda file: file.write(b"x" * 100_000))
+    assert not Path("/dev/full").is_file()
+
+
+def test_a_torn_write_of_an_event_is_taken_back(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = (run.path / "events.jsonl").read_bytes()
+
+    class Tight(io.FileIO):
+        def write(self, data: Any) -> int:
+            written: int = super().write(bytes(data)[:10])
+            return written
+
+    monkeypatch.setattr(Path, "open", lambda path, *rest, **options: Tight(path, "ab"))
+    with pytest.raises(CannotWrite, match="No space left on device"):
+        run.append_event({"step": 3, "total": 3, "elapsed": 2.0})
+    monkeypatch.undo()
+    assert (run.path / "events.jsonl").read_bytes() == before
+
+
+def test_a_pipe_is_written_to_and_not_replaced(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        write_whole(pipe, lambda file: file.write(b"labels"))
+        assert os.read(reader, 100) == b"labels"
+    finally:
+        os.close(reader)
+    assert pipe.is_fifo()
+
+
+def test_files_get_the_usual_permissions(tmp_path: Path) -> None:
+    previous = os.umask(0o027)
+    try:
+        run = RunFolder.create(tmp_path / "run", CONFIG)
+    finally:
+        os.umask(previous)
+    assert (run.path / "config.json").stat().st_mode & 0o777 == 0o640
+
+
+def test_a_file_in_a_place_that_cannot_be_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for path in (tmp_path / "file" / "labels.csv", tmp_path / ("x" * 300), tmp_path):
+        with pytest.raises(CannotWrite, match=r"could not be written"):
+            write_whole(path, lambda file: file.write(b""))
+    assert files_of(tmp_path) == {"file": b""}
+
+
+# --- creating ------------------------------------------------------------------------------------------------
+
+
+def test_an_occupied_place_is_refused_and_left_alone(tmp_path: Path) -> None:
+    taken = tmp_path / "taken"
+    taken.mkdir()
+    (taken / "thesis.txt").write_text("all of it")
+    with pytest.raises(InvalidInput, match=r"holds files that are not a run. It must be new or empty. Choose another"):
+        RunFolder.create(taken, CONFIG)
+    with pytest.raises(InvalidInput, match=r"is a file. It must be a folder. Choose another --out."):
+        RunFolder.create(taken / "thesis.txt", CONFIG)
+    existing = RunFolder.create(tmp_path / "run", CONFIG)
+    with pytest.raises(InvalidInput, match=r"holds a run already. .* --resume"):
+        RunFolder.create(existing.path, CONFIG)
+    with pytest.raises(CannotWrite):
+        RunFolder.create(taken / "thesis.txt" / "run", CONFIG)
+    with pytest.raises(CannotWrite):
+        RunFolder.create(tmp_path / ("x" * 300), CONFIG)
+    assert files_of(taken) == {"thesis.txt": b"all of it"}
+
+
+def test_config_json_comes_last(tmp_path: Path) -> None:
+    with RunFolder.creating(tmp_path / "run", CONFIG) as run:
+        run.write_json("ingest.json", {})
+        assert not (run.path / "config.json").exists()
+    assert (run.path / "config.json").is_file()
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_failed_start_takes_its_folder_away(tmp_path: Path, is_there: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "run"
+    if is_there:  # an empty folder of the user's, perhaps a mounted disk
+        path.mkdir()
+    monkeypatch.setattr("os.fsync", disk_full)
+    with pytest.raises(CannotWrite):
+        RunFolder.create(path, CONFIG)
+    assert path.is_dir() == is_there
+    assert files_of(tmp_path) == {}
+
+
+def test_of_two_runs_that_start_at_once_one_gets_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make = Path.mkdir
+
+    def late(path: Path, **options: Any) -> None:
+        monkeypatch.undo()
+        RunFolder.create(path, CONFIG)
+        make(path, **options)
+
+    monkeypatch.setattr(Path, "mkdir", late)
+    with pytest.raises(CannotWrite, match="File exists"):
+        RunFolder.create(tmp_path / "run", {"method": "late"})
+    assert RunFolder.open(tmp_path / "run").config["method"] == "kmeans"
+
+
+# --- resuming ------------------------------------------------------------------------------------------------
+
+
+def test_a_line_torn_by_a_kill_is_left_out(run: RunFolder) -> None:
+    path = run.path / "events.jsonl"
+    whole = run.events()
+    text = path.read_text()
+    for cut in range(1, len(text.splitlines()[-1])):
+        path.write_text(text[: -cut - 1])
+        assert run.events() == whole[:-1]
+    path.write_bytes(text.encode()[:-5] + b"\xff\xfe")
+    assert run.events() == whole[:-1]
+
+
+def test_events_of_work_to_be_done_again_are_forgotten(run: RunFolder) -> None:
+    with (run.path / "events.jsonl").open("a") as file:
+        file.write('{"step": 3, "tot')
+    run.keep_events_until(1)
+    assert run.events() == [{"step": 1, "total": 2, "elapsed": 0.5, "loss": 1.5}]
+    run.append_event({"step": 2})
+    assert [event["step"] for event in run.events()] == [1, 2]
+    run.keep_events_until(0)
+    assert run.events() == []
+
+
+def test_losses_that_are_not_numbers_survive_a_resume(run: RunFolder) -> None:
+    run.append_event({"step": 2, "loss": float("nan")})
+    run.keep_events_until(2)
+    assert np.isnan(run.events()[-1]["loss"])
+
+
+def test_the_state_to_go_on_from_is_replaced_as_a_whole(tmp_path: Path) -> None:
+    run = RunFolder.create(tmp_path / "run", CONFIG)
+    for step in (1, 2):
+        run.save_resume(step, State({"weights": np.full(2, step)}, {"epoch": step}))
+    found = RunFolder.open(run.path).load_resume()
+    assert found is not None
+    step, state = found
+    assert (step, state.meta, state.arrays["weights"].tolist()) == (2, {"epoch": 2}, [2, 2])
+    assert list(files_of(run.path / "resume")) == ["state.safetensors"]
+
+
+def test_finishing_sweeps_up_what_kills_have_left(tmp_path: Path) -> None:
+    run = RunFolder.create(tmp_path / "run", CONFIG)
+    run.save_history(1, {"labels": RESULT.labels})
+    for left in (".0123.part", "history/.4567.part"):
+        (run.path / left).write_text("half of something")
+    fill(run)
+    assert not list(run.path.rglob(".*"))
+    assert not (run.path / "resume").exists()
+
+
+def test_only_one_process_works_on_a_run(tmp_path: Path) -> None:
+    run = RunFolder.create(tmp_path / "run", CONFIG)
+    with run.held(), pytest.raises(InvalidInput, match=r"another process is working on .* Wait for it to end"):
+        RunFolder.open(run.path).held().__enter__()
+    with RunFolder.open(run.path).held():
+        pass  # let go: the next one gets it

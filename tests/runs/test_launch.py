@@ -1,0 +1,235 @@
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.tiny_run import files_of
+from tests.toy import TOY
+
+from selfsort.data.options import Reading
+from selfsort.errors import CannotWrite, InvalidInput, MissingData
+from selfsort.methods import registry
+from selfsort.runs import launch as session
+from selfsort.runs.folder import RunFolder
+from selfsort.runs.launch import Request, resume, start
+
+
+@pytest.fixture(autouse=True)
+def _toy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(registry.METHODS, "toy", TOY)
+    monkeypatch.chdir(tmp_path)
+
+
+def request_for(source: Path, **changes: Any) -> Request:
+    return replace(Request(reading=Reading(path=str(source)), clusters=3, method="toy"), **changes)
+
+
+class TestWords:
+    @pytest.mark.parametrize(("text", "expected"), [("2", 2), ("+10", 10), ("007", 7)])
+    def test_clusters(self, text: str, expected: int) -> None:
+        assert session.parse_clusters(text) == expected
+
+    @pytest.mark.parametrize("text", ["auto", "5:30", "5:", ":30"])
+    def test_finding_k_is_refused_for_now(self, text: str) -> None:
+        with pytest.raises(InvalidInput, match=r"is not available yet; got '.*'. Give for example --clusters 10"):
+            session.parse_clusters(text)
+
+    @pytest.mark.parametrize("text", ["1", "0", "-3", "", "ten", "2.0", "1e3", "9" * 5000, "Auto"])
+    def test_other_counts_are_refused(self, text: str) -> None:
+        with pytest.raises(InvalidInput, match="--clusters must be a whole number of at least 2; got"):
+            session.parse_clusters(text)
+
+    def test_no_count_at_all(self) -> None:
+        with pytest.raises(InvalidInput, match=r"--clusters is missing. Expected .* Add for example"):
+            session.parse_clusters(None)
+
+    def test_size(self) -> None:
+        assert session.parse_size("auto") is None
+        assert session.parse_size("96") == 96
+        for text in ("3", "4097", "big", "-8", "9" * 5000, "8.5", "²", ""):
+            with pytest.raises(InvalidInput, match=r"--size must be auto or a whole number from 4 to 4096; got"):
+                session.parse_size(text)
+
+    def test_memory(self) -> None:
+        assert session.parse_memory(None) is None
+        assert session.parse_memory("0") == 0
+        assert session.parse_memory("500M") == session.parse_memory("500 MiB") == 500 * 2**20
+        assert session.parse_memory("2g") == 2**31
+        for text in ("", "much", "-1G", "1P", "9" * 400, "nan"):
+            with pytest.raises(InvalidInput, match="--memory must be a size such as 500M or 8G; got"):
+                session.parse_memory(text)
+
+    def test_colour(self) -> None:
+        assert [session.channels_of(gray) for gray in (None, True, False)] == [None, 1, 3]
+
+    @pytest.mark.parametrize(
+        ("source", "name"),
+        [
+            ("my photos (2024)", "my-photos-2024-"),
+            ("digits.npz", "digits"),
+            ("/", "images"),
+            ("x" * 300, "x" * 60),
+            ("caf\udce9", "caf-"),
+        ],
+    )
+    def test_names_of_run_folders_are_tame(self, source: str, name: str) -> None:
+        request = Request(reading=Reading(path=source), clusters=3, method="toy", seed=4)
+        assert session.free_name(request) == Path("selfsort-runs") / f"{name}-toy-k3-seed4"
+
+    def test_a_second_run_gets_a_number(self, npz: Path) -> None:
+        names = [start(request_for(npz), None).folder.path.name for _ in range(3)]
+        assert names == ["shapes-toy-k3-seed0", "shapes-toy-k3-seed0-2", "shapes-toy-k3-seed0-3"]
+
+
+class TestStart:
+    def test_the_folder_is_ready_before_training(self, npz: Path, tmp_path: Path) -> None:
+        ready = start(request_for(npz, settings=("steps=2",), seed=7), tmp_path / "run")
+        folder = RunFolder.open(tmp_path / "run")
+        assert folder.config["settings"] == {"n_clusters": 3, "steps": 2}
+        assert folder.config["seed"] == 7
+        assert folder.config["source"]["path"] == str(npz)
+        assert folder.config["recipe"]["reason"].startswith("chosen")
+        assert ready.recipe.startswith("default (chosen")
+        assert folder.read_json("ingest.json")["read"] == 18
+        truth = folder.truth()
+        assert truth is not None
+        assert sorted(set(truth.tolist())) == [0, 1, 2]
+        assert not folder.is_finished
+
+    @pytest.mark.parametrize(
+        ("changes", "message"),
+        [
+            ({"method": "toys"}, r"got 'toys'. Did you mean toy\?"),
+            ({"settings": ("step=2",)}, r"got 'step'. Did you mean steps\?"),
+            ({"settings": ("n_clusters=2",)}, "Use --clusters"),
+            ({"settings": ("steps=many",)}, "steps must be a whole number"),
+            ({"recipe": "mnist"}, r"--recipe must be one that toy has"),
+            ({"device": "abacus"}, r"device 'abacus' cannot be used here .* Try --device cpu"),
+            ({"clusters": 19}, r"n_clusters must be between 2 and the number of images \(18\); got 19"),
+            ({"clusters": 1}, "n_clusters must be at least 2"),
+        ],
+    )
+    def test_a_wrong_request_leaves_nothing(self, npz: Path, changes: Any, message: str, tmp_path: Path) -> None:
+        before = files_of(tmp_path)
+        with pytest.raises(InvalidInput, match=message):
+            start(request_for(npz, **changes), None)
+        assert files_of(tmp_path) == before
+        assert not Path("selfsort-runs").exists()
+
+    def test_an_occupied_folder_is_refused_before_anything_is_read(self, tmp_path: Path) -> None:
+        (tmp_path / "file").touch()
+        with pytest.raises(InvalidInput, match="holds files that are not a run"):
+            start(request_for(tmp_path / "there-is-no-such-source"), tmp_path)
+
+    def test_a_full_disk_leaves_nothing(self, npz: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        for written in range(3):  # of ingest.json, truth.npy and config.json
+            budget = iter(range(written))
+
+            def limited(handle: int, budget: Iterator[int] = budget) -> None:
+                if next(budget, None) is None:
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+            monkeypatch.setattr("os.fsync", limited)
+            with pytest.raises(CannotWrite, match="No space left on device"):
+                start(request_for(npz), tmp_path / "run")
+            assert not (tmp_path / "run").exists()
+        monkeypatch.undo()
+        monkeypatch.setitem(registry.METHODS, "toy", TOY)
+        assert len(files_of(start(request_for(npz), tmp_path / "run").folder.path)) == 3
+
+
+class TestFeatures:
+    def test_the_other_run_must_be_a_finished_one(self, npz: Path, tmp_path: Path) -> None:
+        with pytest.raises(MissingData, match="is not a run folder"):
+            start(request_for(npz, method="kmeans", features=str(tmp_path / "nowhere")), None)
+        start(request_for(npz), tmp_path / "half")
+        with pytest.raises(MissingData, match="half is not finished"):
+            start(request_for(npz, method="kmeans", features=str(tmp_path / "half")), None)
+
+    def test_a_layer_may_follow_a_colon(self, npz: Path, tmp_path: Path) -> None:
+        for name in ("run", "odd:name"):
+            start(request_for(npz), tmp_path / name).fit.run()
+        assert session.split_layer(None) == (None, "top")
+        for text, path, layer in [
+            ("run", "run", "top"),
+            ("run:conv2", "run", "conv2"),
+            ("odd:name", "odd:name", "top"),
+        ]:
+            folder, found = session.split_layer(text)
+            assert folder is not None
+            assert (str(folder.path), found) == (path, layer)
+
+    def test_the_network_is_copied_before_the_run_counts_as_one(
+        self, npz: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        start(request_for(npz), tmp_path / "first").fit.run()
+
+        def killed(folder: RunFolder, source: RunFolder, name: str) -> None:
+            assert not (folder.path / "config.json").exists()
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(session, "embed", killed)
+        with pytest.raises(KeyboardInterrupt):
+            start(request_for(npz, method="kmeans", features="first"), tmp_path / "second")
+        assert not (tmp_path / "second").exists()
+
+    def test_a_run_on_features_resumes_on_features(self, npz: Path, tmp_path: Path) -> None:
+        start(request_for(npz), tmp_path / "first").fit.run()
+        start(request_for(npz, method="kmeans", features="first"), tmp_path / "second")
+        resumed = resume(tmp_path / "second")
+        assert resumed.fit.featuriser is not None
+        np.testing.assert_array_equal(
+            resumed.fit.run().clustering.features, RunFolder.open(tmp_path / "first").result().features
+        )
+
+
+class TestResume:
+    def test_a_finished_run_is_refused(self, npz: Path, tmp_path: Path) -> None:
+        start(request_for(npz), tmp_path / "run").fit.run()
+        with pytest.raises(InvalidInput, match=r"is finished already. Expected an unfinished run. See it with"):
+            resume(tmp_path / "run")
+
+    def test_other_pixels_are_refused(self, npz: Path, tmp_path: Path) -> None:
+        start(request_for(npz), tmp_path / "run")
+        np.savez(npz, images=np.zeros((18, 12, 12), dtype=np.uint8))
+        with pytest.raises(InvalidInput, match=r"are not those the run .* was started with. Expected the same pixels"):
+            resume(tmp_path / "run")
+
+    def test_a_source_that_has_moved_can_be_named(self, npz: Path, tmp_path: Path) -> None:
+        start(request_for(npz), tmp_path / "run")
+        moved = npz.rename(tmp_path / "moved.npz")
+        with pytest.raises(MissingData, match="is not there"):
+            resume(tmp_path / "run")
+        assert resume(tmp_path / "run", source=str(moved)).fit.seed == 0
+
+    @pytest.mark.parametrize(
+        ("key", "value"),
+        [
+            ("source", None),
+            ("source", {"path": 5}),
+            ("fingerprint", 5),
+            ("device", None),
+            ("device", "abacus"),
+            ("method", "gone"),
+            ("settings", {"n_clusters": 3, "gone": 1}),
+            ("settings", {"n_clusters": 3, "steps": "many"}),
+            ("settings", {}),
+        ],
+    )
+    def test_a_changed_config_is_refused(self, npz: Path, tmp_path: Path, key: str, value: object) -> None:
+        folder = start(request_for(npz), tmp_path / "run").folder
+        folder.write_json("config.json", {**folder.config, key: value})
+        with pytest.raises(InvalidInput):
+            resume(tmp_path / "run")
+
+    def test_a_changed_recipe_is_refused_when_it_is_shown(self, npz: Path, tmp_path: Path) -> None:
+        folder = start(request_for(npz), tmp_path / "run").folder
+        folder.write_json("config.json", {**folder.config, "recipe": "mine"})
+        with pytest.raises(InvalidInput, match="'recipe' is missing or of the wrong type"):
+            _ = resume(tmp_path / "run").recipe
