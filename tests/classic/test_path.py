@@ -26,7 +26,7 @@ from selfsort.classic.path import (
     walk_steps,
 )
 from selfsort.errors import InvalidInput
-from selfsort.graph.agglomerate import BY_ISOLATION
+from selfsort.graph.tree import BY_ISOLATION
 from selfsort.metrics import accuracy
 from selfsort.types import F32, F64, I64, Method
 
@@ -126,7 +126,7 @@ def test_merges_are_those_of_the_dense_oracle(kind: str, z: float, seed: int) ->
     merged = agglomerate_by_walks(csr_array(weights), labels, 3, KINDS[kind], z, points, absorb=False)
     # Below 1e-13 the oracle's differences of inverses are rounding noise.
     assert min(values) > 1e-11
-    np.testing.assert_allclose(merged.affinity, values, rtol=1e-4, atol=1e-13)
+    np.testing.assert_allclose(merged.cut.affinity, values, rtol=1e-4, atol=1e-13)
     np.testing.assert_array_equal(merged.labels, expected)
 
 
@@ -138,7 +138,7 @@ def test_pieces_without_a_way_over_and_back_are_merged_by_centroid(kind: str) ->
     points = np.array([[0, 0], [0, 1], [9, 0], [9, 1], [1, 0], [1, 1]], dtype=np.float32)
     merged = agglomerate_by_walks(csr_array(weights), np.array([0, 0, 1, 1, 2, 2]), 2, KINDS[kind], 0.01, points, False)
     np.testing.assert_array_equal(merged.labels, [0, 0, 1, 1, 0, 0])
-    assert merged.reasons.tolist() == [BY_ISOLATION]
+    assert merged.cut.reasons.tolist() == [BY_ISOLATION]
     assert "no neighbour relation connects" in merged.warnings[0]
 
 

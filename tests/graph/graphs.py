@@ -35,7 +35,7 @@ def names_of(done: Agglomeration) -> list[tuple[int, int]]:
     """Translate the history's numbers into lowest start labels."""
     name = list(range(done.n_start))
     pairs = []
-    for first, second in done.merges:
+    for first, second in done.cut.merges:
         pairs.append((name[first], name[second]))
         name.append(min(name[first], name[second]))
     return pairs

@@ -5,10 +5,10 @@ import pytest
 from scipy.sparse import csr_array
 
 from selfsort.graph.agglomerate import (
-    BY_ABSORPTION,
     Update,
     agglomerate,
 )
+from selfsort.graph.tree import BY_ABSORPTION
 from selfsort.types import F64, I64
 
 Modes = list[tuple[Update, float, float, int]]
@@ -48,8 +48,8 @@ def test_absorbing_keeps_outliers_out_of_the_count() -> None:
     assert absorbed.n_isolated == 0
     assert not absorbed.is_relaxed
     assert absorbed.large_size == pytest.approx(0.05 * 123 / 2)
-    assert absorbed.reasons[-3:].tolist() == [BY_ABSORPTION] * 3
-    assert absorbed.sizes[-1] == 62
+    assert absorbed.cut.reasons[-3:].tolist() == [BY_ABSORPTION] * 3
+    assert absorbed.cut.sizes[-1] == 62
     assert absorbed.n_clusters == 2
 
 

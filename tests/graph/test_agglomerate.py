@@ -10,13 +10,12 @@ from tests.oracles import graph_agglomerate as oracle
 
 from selfsort.errors import InvalidInput
 from selfsort.graph.agglomerate import (
-    BY_AFFINITY,
-    BY_ISOLATION,
     Update,
     agglomerate,
     nearest_neighbour_components,
 )
 from selfsort.graph.neighbours import Neighbours
+from selfsort.graph.tree import BY_AFFINITY, BY_ISOLATION
 
 Modes = list[tuple[Update, float, float, int]]
 MODES: Modes = [
@@ -36,18 +35,18 @@ def test_two_pairs_by_hand() -> None:
     # 0 <-> 1 strongly, 2 <-> 3 less so, and a weak bridge 1 <-> 2.
     arcs = {(0, 1): 1.0, (1, 0): 1.0, (2, 3): 0.5, (3, 2): 0.5, (1, 2): 0.25, (2, 1): 0.25}
     done = agglomerate(graph_of(4, arcs), np.arange(4), 1, absorb=False)
-    assert done.merges.tolist() == [[0, 1], [2, 3], [4, 5]]
+    assert done.cut.merges.tolist() == [[0, 1], [2, 3], [4, 5]]
     # Single items: w_ij w_ji both ways. The two pairs: one item on each side passes 1/16, over 2 squared, both ways.
-    assert done.affinity.tolist() == [2.0, 0.5, 2 * (1 / 16) / 4]
-    assert done.sizes.tolist() == [2, 2, 4]
+    assert done.cut.affinity.tolist() == [2.0, 0.5, 2 * (1 / 16) / 4]
+    assert done.cut.sizes[done.n_start :].tolist() == [2, 2, 4]
 
 
 def test_cross_terms_connect_what_was_not_connected() -> None:
     # Weight arrives at 2 from 0 and leaves it to 1: no affinity with either alone, only with both together.
     arcs = {(0, 1): 1.0, (1, 0): 1.0, (0, 2): 0.5, (2, 1): 0.5}
     done = agglomerate(graph_of(3, arcs), np.arange(3), 1, absorb=False)
-    assert done.merges.tolist() == [[0, 1], [3, 2]]
-    assert done.affinity.tolist() == [2.0, 0.5 * 0.5 / 4]
+    assert done.cut.merges.tolist() == [[0, 1], [3, 2]]
+    assert done.cut.affinity.tolist() == [2.0, 0.5 * 0.5 / 4]
 
 
 def test_cross_terms_are_dropped_by_approximations() -> None:
@@ -56,7 +55,7 @@ def test_cross_terms_are_dropped_by_approximations() -> None:
     done = agglomerate(
         graph_of(3, arcs), np.arange(3), 1, update="approx_alpha", alpha=0.5, absorb=False, features=features
     )
-    assert done.reasons.tolist() == [BY_AFFINITY, BY_ISOLATION]
+    assert done.cut.reasons.tolist() == [BY_AFFINITY, BY_ISOLATION]
 
 
 def test_structure_term_prefers_the_clear_choice() -> None:
@@ -66,14 +65,14 @@ def test_structure_term_prefers_the_clear_choice() -> None:
         arcs[i, j] = arcs[j, i] = weight
     plain = agglomerate(graph_of(5, arcs), np.arange(5), 4, absorb=False)
     structured = agglomerate(graph_of(5, arcs), np.arange(5), 4, structure_weight=1.0, n_structure=2, absorb=False)
-    assert plain.merges.tolist() == [[0, 1]]
-    assert structured.merges.tolist() == [[3, 4]]
+    assert plain.cut.merges.tolist() == [[0, 1]]
+    assert structured.cut.merges.tolist() == [[3, 4]]
 
 
 def test_ties_go_to_the_lowest_pair() -> None:
     arcs = {(i, j): 1.0 for i in range(4) for j in range(4) if i != j}
     done = agglomerate(graph_of(4, arcs), np.arange(4), 3, absorb=False)
-    assert done.merges.tolist() == [[0, 1]]
+    assert done.cut.merges.tolist() == [[0, 1]]
 
 
 @pytest.mark.parametrize("mode", MODES, ids=str)
@@ -106,8 +105,8 @@ def test_equals_the_oracle_on_random_graphs(mode: tuple[Update, float, float, in
             features=features,
         )
         assert names_of(done) == [(low, high) for low, high, _ in expected.merges], f"seed {seed}"
-        np.testing.assert_allclose(done.affinity, [a for _, _, a in expected.merges], rtol=1e-11, atol=1e-300)
-        assert np.flatnonzero(done.reasons == BY_ISOLATION).tolist() == expected.isolated
+        np.testing.assert_allclose(done.cut.affinity, [a for _, _, a in expected.merges], rtol=1e-11, atol=1e-300)
+        assert np.flatnonzero(done.cut.reasons == BY_ISOLATION).tolist() == expected.isolated
         np.testing.assert_array_equal(done.labels, expected.labels)
         n_isolated += done.n_isolated
     assert n_isolated > 0
@@ -135,7 +134,7 @@ def test_stopping_early_and_going_on_is_the_same_as_not_stopping() -> None:
         resumed = agglomerate(graph, stop.labels, 2, absorb=False, features=features)
         through = agglomerate(graph, labels, 2, absorb=False, features=features)
         np.testing.assert_array_equal(resumed.labels, through.labels)
-        assert resumed.affinity.tolist() == through.affinity[-2:].tolist()
+        assert resumed.cut.affinity.tolist() == through.cut.affinity[-2:].tolist()
 
 
 @settings(derandomize=True, max_examples=30, deadline=None)
@@ -144,7 +143,7 @@ def test_properties(seed: int, n_clusters: int) -> None:
     weights, labels, features = random_graph(seed, is_dyadic=False)
     before = labels.copy()
     done = agglomerate(csr_array(weights), labels, min(n_clusters, len(labels)), absorb=False, features=features)
-    assert done.n_start - len(done.merges) == done.n_clusters == min(n_clusters, len(labels))
+    assert done.n_start - len(done.cut.merges) == done.n_clusters == min(n_clusters, len(labels))
     assert sorted(np.unique(done.labels)) == list(range(done.n_clusters))
     np.testing.assert_array_equal(labels, before)
     # Merging never separates what began together.
@@ -193,7 +192,7 @@ def test_pieces_without_affinity_are_joined_by_centroid_smallest_first() -> None
     done = agglomerate(graph_of(6, arcs), np.array([0, 0, 0, 1, 1, 2]), 2, absorb=False, features=features)
     assert done.labels.tolist() == [0, 0, 0, 1, 1, 0]
     assert done.n_isolated == 1
-    assert done.affinity.tolist() == [0.0]
+    assert done.cut.affinity.tolist() == [0.0]
     assert "no neighbour relation" in done.warnings[0]
 
 

@@ -83,10 +83,10 @@ def merge_history(merged: Agglomeration, first: I64) -> Arrays:
     """Everything a dendrogram needs; clusters are numbered as in SciPy's linkage."""
     return {
         "start_labels": first,
-        "merges": merged.merges,
-        "merge_affinity": merged.affinity,
-        "merge_sizes": merged.sizes,
-        "merge_reasons": merged.reasons,
+        "merges": merged.cut.merges,
+        "merge_affinity": merged.cut.affinity,
+        "merge_sizes": merged.cut.sizes[merged.n_start :],
+        "merge_reasons": merged.cut.reasons,
     }
 
 

@@ -38,11 +38,11 @@ from selfsort.classic._path_kernels import Arcs, Scratch, Steps
 from selfsort.classic.gdl import merge_history, short_graph_note
 from selfsort.classic.method import Partition, classic_method
 from selfsort.config import Config, setting
-from selfsort.graph._kernels.merging import BY_AFFINITY, BY_ISOLATION, History, member_sums
-from selfsort.graph.absorb import absorb_small, find_cut
+from selfsort.graph.absorb import member_sums
 from selfsort.graph.affinity import Scaling, digraph
-from selfsort.graph.agglomerate import Agglomeration, nearest_neighbour_components
+from selfsort.graph.agglomerate import Agglomeration, nearest_neighbour_components, settle
 from selfsort.graph.knn import nearest_neighbours
+from selfsort.graph.tree import BY_AFFINITY, BY_ISOLATION, MergeTree
 from selfsort.progress import track
 from selfsort.types import F32, F64, I64
 
@@ -263,10 +263,10 @@ def make_scratch(n_items: int, n_clusters: int) -> Scratch:
     )
 
 
-def merge_down(affinity: Affinity, clusters: Clusters, n_clusters: int, features: F32) -> History:
+def merge_down(affinity: Affinity, clusters: Clusters, n_clusters: int, features: F32) -> MergeTree:
     """Merge the best pair until `n_clusters` are left."""
     n_start = len(clusters.sizes)
-    first_sizes = clusters.sizes.copy()
+    first_sizes, first_labels = clusters.sizes.copy(), clusters.label.astype(np.int64)
     stamps = [0] * n_start
     queue = _Queue(affinity, stamps)
     for i in range(n_start):
@@ -293,8 +293,8 @@ def merge_down(affinity: Affinity, clusters: Clusters, n_clusters: int, features
         stamps[i] += 1
         stamps[j] = -1
         queue.add(i)
-    return History(
-        n_start=n_start,
+    return MergeTree(
+        start=first_labels,
         merges=np.array(merges, dtype=np.int64).reshape(-1, 2),
         affinity=np.array(values, dtype=np.float64),
         reasons=np.array(reasons, dtype=np.int8),
@@ -381,22 +381,8 @@ def agglomerate_by_walks(
     is_split_start = int(first.max()) + 1 < n_clusters
     start = np.arange(len(first)) if is_split_start else first
     clusters = Clusters.start(start)
-    history = merge_down(kind(walk_steps(weights, z), clusters, z), clusters, n_clusters, features)
-    large_size, is_relaxed = 0.0, False
-    if absorb:
-        large_size, n_kept, is_relaxed = find_cut(history, n_clusters)
-        history = absorb_small(history.cut(n_kept), start, large_size, features)
-    return Agglomeration(
-        labels=history.labels()[start],
-        n_start=history.n_start,
-        merges=history.merges,
-        affinity=history.affinity,
-        sizes=history.sizes[history.n_start :],
-        reasons=history.reasons,
-        large_size=large_size,
-        is_relaxed=is_relaxed,
-        is_split_start=is_split_start,
-    )
+    tree = merge_down(kind(walk_steps(weights, z), clusters, z), clusters, n_clusters, features)
+    return settle(tree, n_clusters, features if absorb else None, is_split_start=is_split_start)
 
 
 def _cluster(features: F32, config: PathConfig, device: torch.device, kind: type[PathIntegral | Zeta]) -> Partition:

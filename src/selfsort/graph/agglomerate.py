@@ -20,6 +20,7 @@ among the k clusters.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -28,47 +29,26 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
 from selfsort.errors import invalid
-from selfsort.graph._kernels.agglomerate import APPROX_ALPHA, APPROX_SIZE, EXACT, I8, MergeRule
-from selfsort.graph._kernels.merging import BY_ABSORPTION, BY_AFFINITY, BY_ISOLATION, merge_down
-from selfsort.graph.absorb import LARGE_SHARE, absorb_small, find_cut
+from selfsort.graph._kernels.agglomerate import APPROX_ALPHA, APPROX_SIZE, EXACT, MergeRule
+from selfsort.graph._kernels.merging import merge_down
+from selfsort.graph.absorb import absorb_small, find_cut
 from selfsort.graph.neighbours import Neighbours
-from selfsort.types import F64, I64
+from selfsort.graph.tree import BY_ABSORPTION, BY_ISOLATION, MergeTree
+from selfsort.types import I64
 
 Update = Literal["exact", "approx_size", "approx_alpha"]
-
-__all__ = [
-    "BY_ABSORPTION",
-    "BY_AFFINITY",
-    "BY_ISOLATION",
-    "LARGE_SHARE",
-    "Agglomeration",
-    "agglomerate",
-    "nearest_neighbour_components",
-]
 
 _UPDATES = {"exact": EXACT, "approx_size": APPROX_SIZE, "approx_alpha": APPROX_ALPHA}
 
 
 @dataclass(frozen=True, eq=False)
 class Agglomeration:
-    """Clusters and how they came about.
+    """Clusters and how they came about."""
 
-    The history counts clusters as SciPy's linkage does: 0..n_start-1 are the start clusters, in the order of their
-    labels, and merge m makes cluster n_start + m.
-    """
-
-    labels: I64
-    """(N,) 0..k-1, clusters in the order of their lowest start label."""
-    n_start: int
-    """Clusters at the start."""
-    merges: I64
-    """(M, 2) the two clusters of each merge; the first holds the lower start label (absorption: is the large one)."""
-    affinity: F64
-    """(M,) their affinity; 0 if they were merged for another reason."""
-    sizes: I64
-    """(M,) images in the merged cluster."""
-    reasons: I8
-    """(M,) BY_AFFINITY, BY_ISOLATION or BY_ABSORPTION."""
+    tree: MergeTree
+    """All merges that were made, as far down as asked for."""
+    cut: MergeTree
+    """The merges behind the clusters, with those by which small clusters were absorbed."""
     large_size: float = 0.0
     """Images a cluster needed not to be absorbed; 0 without `absorb`."""
     is_relaxed: bool = False
@@ -76,20 +56,30 @@ class Agglomeration:
     is_split_start: bool = False
     """True if there were fewer start clusters than k, so that merging began from single images."""
 
+    @cached_property
+    def labels(self) -> I64:
+        """(N,) 0..k-1, clusters in the order of their lowest start label."""
+        return self.cut.labels()
+
+    @property
+    def n_start(self) -> int:
+        """Clusters at the start."""
+        return self.cut.n_start
+
     @property
     def n_clusters(self) -> int:
         """Clusters found."""
-        return self.n_start - len(self.merges)
+        return self.cut.n_clusters
 
     @property
     def n_isolated(self) -> int:
         """Merges made by centroid because no two clusters had any affinity."""
-        return int((self.reasons == BY_ISOLATION).sum())
+        return int((self.cut.reasons == BY_ISOLATION).sum())
 
     @property
     def n_absorbed(self) -> int:
         """Small clusters given to their nearest large one."""
-        return int((self.reasons == BY_ABSORPTION).sum())
+        return int((self.cut.reasons == BY_ABSORPTION).sum())
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -137,6 +127,7 @@ def agglomerate(
     n_structure: int = 5,
     absorb: bool = True,
     features: npt.NDArray[Any] | None = None,
+    until: int | None = None,
 ) -> Agglomeration:
     """Merge clusters until `n_clusters` are left.
 
@@ -152,6 +143,7 @@ def agglomerate(
             every smaller cluster to the large one with the nearest centroid. False is the paper's behaviour: the
             small clusters count among the k.
         features: (N, D) for centroids; needed to absorb, and to merge clusters without any affinity.
+        until: grow the tree on to so few clusters, so that other numbers can be cut from it too.
     """
     _check(weights, start_labels, n_clusters, absorb, features)
     rule = _rule(update, alpha, structure_weight, n_structure)
@@ -159,22 +151,19 @@ def agglomerate(
     is_split_start = int(labels.max()) + 1 < n_clusters
     if is_split_start:
         labels = np.arange(len(labels))
-    history = merge_down(weights, labels, n_clusters, rule, features)
-    large_size, is_relaxed = 0.0, False
-    if absorb and features is not None:
-        large_size, n_cut, is_relaxed = find_cut(history, n_clusters)
-        history = absorb_small(history.cut(n_cut), labels, large_size, features)
-    return Agglomeration(
-        labels=history.labels()[labels],
-        n_start=history.n_start,
-        merges=history.merges,
-        affinity=history.affinity,
-        sizes=history.sizes[history.n_start :],
-        reasons=history.reasons,
-        large_size=large_size,
-        is_relaxed=is_relaxed,
-        is_split_start=is_split_start,
-    )
+    tree = merge_down(weights, labels, until or n_clusters, rule, features)
+    return settle(tree, n_clusters, features if absorb else None, is_split_start=is_split_start)
+
+
+def settle(
+    tree: MergeTree, n_clusters: int, features: npt.NDArray[Any] | None = None, *, is_split_start: bool = False
+) -> Agglomeration:
+    """Cut a tree at `n_clusters`; with features, clusters too small to count among them are absorbed."""
+    cut, large_size, is_relaxed = tree.down_to(n_clusters), 0.0, False
+    if features is not None:
+        large_size, n_merges, is_relaxed = find_cut(cut, n_clusters)
+        cut = absorb_small(cut.first(n_merges), large_size, features)
+    return Agglomeration(tree, cut, large_size, is_relaxed, is_split_start)
 
 
 def _rule(update: Update, alpha: float, structure_weight: float, n_structure: int) -> MergeRule:

@@ -252,9 +252,9 @@ def merge_safely(view: View, labels: I64, n_clusters: int, config: JULEConfig) -
     Near the end of a period tiny outlier clusters may be all that keeps the count up, while real ones are merged.
     """
     merged = merge(view, labels, n_clusters, config)
-    sizes = np.concatenate([np.bincount(labels, minlength=merged.n_start), merged.sizes])
+    sizes = merged.cut.sizes
     is_large = sizes >= LARGE_SHARE * len(labels) / config.n_clusters
-    gained = is_large[merged.n_start :].astype(int) - is_large[merged.merges].sum(axis=1)
+    gained = is_large[merged.n_start :].astype(int) - is_large[merged.cut.merges].sum(axis=1)
     is_enough = is_large[: merged.n_start].sum() + np.cumsum(gained) >= config.n_clusters
     if not is_enough.any() or is_enough[-1]:
         return merged

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import heapq
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,51 +11,16 @@ from scipy.sparse import csr_array
 
 from selfsort.errors import invalid
 from selfsort.graph._kernels import agglomerate as kernels
-from selfsort.graph._kernels.agglomerate import I8, I32, MergeRule, MergeState, Records
+from selfsort.graph._kernels.agglomerate import I32, MergeRule, MergeState, Records
+from selfsort.graph.absorb import member_sums
+from selfsort.graph.tree import BY_ISOLATION, MergeTree
 from selfsort.progress import track
 from selfsort.types import F64, I64
-
-BY_AFFINITY, BY_ISOLATION, BY_ABSORPTION = 0, 1, 2
-
-
-@dataclass(frozen=True, eq=False)
-class History:
-    """Merges in order; clusters are numbered as in SciPy's linkage (see `Agglomeration`)."""
-
-    n_start: int
-    merges: I64
-    affinity: F64
-    reasons: I8
-    sizes: I64
-    """(n_start + merges,) images in each cluster that ever existed."""
-
-    def cut(self, n_merges: int) -> History:
-        """Return the first merges only."""
-        return replace(
-            self,
-            merges=self.merges[:n_merges],
-            affinity=self.affinity[:n_merges],
-            reasons=self.reasons[:n_merges],
-            sizes=self.sizes[: self.n_start + n_merges],
-        )
-
-    def roots(self) -> I64:
-        """Return, for each start cluster, the number of the cluster it ended in."""
-        root = np.arange(len(self.sizes))
-        for m in range(len(self.merges) - 1, -1, -1):
-            root[self.merges[m]] = root[self.n_start + m]
-        return root[: self.n_start]
-
-    def labels(self) -> I64:
-        """Return the final label 0..k-1 of each start cluster, by lowest start cluster."""
-        _, first, inverse = np.unique(self.roots(), return_index=True, return_inverse=True)
-        labels: I64 = np.argsort(np.argsort(first))[inverse].astype(np.int64)
-        return labels
 
 
 def merge_down(
     weights: csr_array, labels: I64, n_clusters: int, rule: MergeRule, features: npt.NDArray[Any] | None
-) -> History:
+) -> MergeTree:
     """Merge the start clusters 0..c-1 until `n_clusters` are left."""
     n_start = int(labels.max()) + 1
     state = _first_state(weights, labels, rule)
@@ -75,20 +39,13 @@ def merge_down(
             first, second = loners.pick(state)
             reasons[state.counts[kernels.N_MERGED]] = BY_ISOLATION
     merges = state.merges[: state.counts[kernels.N_MERGED]]
-    return History(
-        n_start=n_start,
+    return MergeTree(
+        start=labels,
         merges=np.stack([merges["first"], merges["second"]], axis=1),
         affinity=merges["affinity"].copy(),
         reasons=reasons,
         sizes=np.concatenate([np.bincount(labels), merges["size"]]),
     )
-
-
-def member_sums(features: npt.NDArray[Any], labels: I64, n_labels: int) -> F64:
-    """Return the (n_labels, D) sums of the features of each cluster."""
-    sums = np.zeros((n_labels, features.shape[1]))
-    kernels.add_rows(np.ascontiguousarray(features), labels, sums)
-    return sums
 
 
 class _Loners:
