@@ -282,5 +282,5 @@ def peak_memory_mb() -> float | None:
     """The process's largest resident size so far, where the system keeps count."""
     if resource is None:
         return None
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    peak: int = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return round(peak / (2**20 if sys.platform == "darwin" else 2**10), 1)
