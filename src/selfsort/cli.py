@@ -232,7 +232,8 @@ def _fit_and_tell(session: Session, max_minutes: float | None, as_json: bool) ->
 
 def _tell_outcome(session: Session, outcome: Outcome) -> None:
     found = len(set(outcome.clustering.labels.tolist()))
-    _say(f"{found} clusters found in {outcome.seconds:.1f} s, peak memory {outcome.peak_memory_mb:.0f} MB")
+    memory = "" if outcome.peak_memory_mb is None else f", peak memory {outcome.peak_memory_mb:.0f} MB"
+    _say(f"{found} clusters found in {outcome.seconds:.1f} s{memory}")
     for warning in outcome.warnings:
         _say(f"warning: {warning}")
     if outcome.metrics is not None:

@@ -22,6 +22,9 @@ from selfsort.types import U8
 _NAME_BYTES = 240
 """File systems allow 255; the rest is for numbering names that occur twice."""
 
+_DEVICE = re.compile(r"(con|prn|aux|nul|conin\$|conout\$|(com|lpt)[0-9¹²³]) *(\.|$)", re.IGNORECASE)
+"""Names that Windows takes for a device, whatever comes after a dot."""
+
 
 def export_csv(folder: RunFolder, out: Path) -> Path:
     """Write name, cluster, confidence."""
@@ -111,19 +114,22 @@ def _fill(
             place(dataset.paths[row], free_path(cluster / safe_name(dataset.paths[row].name)))
 
 
-def safe_name(name: str) -> str:
+def safe_name(name: str, *, for_windows: bool = os.name == "nt") -> str:
     """Reduce a name from a run folder to one harmless file name.
 
     >>> safe_name("../../etc/passwd"), safe_name("cats/a b.jpg"), safe_name("..")
     ('passwd', 'a b.jpg', '_')
+    >>> [safe_name(name, for_windows=True) for name in ("C:evil", "con.png", "a. .")]
+    ['C_evil', '_con.png', 'a']
     """
     last = re.split(r"[/\\]", name.rstrip("/\\"))[-1].replace("\0", "")
-    if last in ("", ".", ".."):
-        return "_"
     if len(os.fsencode(last)) > _NAME_BYTES:
         suffix = Path(last).suffix[:10]
-        return os.fsencode(last)[: _NAME_BYTES - 40].decode("utf-8", "ignore") + suffix
-    return last
+        last = os.fsencode(last)[: _NAME_BYTES - 40].decode("utf-8", "ignore") + suffix
+    if for_windows:
+        last = re.sub(r'[\x01-\x1f<>:"|?*]', "_", last).rstrip(". ")
+        last = f"_{last}" if _DEVICE.match(last) else last
+    return "_" if last in ("", ".", "..") else last
 
 
 def free_path(path: Path) -> Path:

@@ -81,7 +81,7 @@ class TestFolders:
         ("names", "expected"),
         [
             ({0: "../../etc"}, {0: "-..-etc"}),
-            ({0: "..", 1: ".", 2: ".hidden", 3: "con."}, {0: "_", 1: "_-2", 2: "hidden", 3: "con"}),
+            ({0: "..", 1: ".", 2: ".hidden", 3: "con."}, {0: "_", 1: "_-2", 2: "hidden", 3: "_con"}),
             ({0: "a\\b:c*d"}, {0: "a-b-c-d"}),
             ({0: "Same", 1: "same", 2: "same-2"}, {0: "Same", 1: "same-2", 2: "same-2-2"}),
         ],

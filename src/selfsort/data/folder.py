@@ -15,7 +15,7 @@ import stat
 from collections import Counter
 from collections.abc import Iterable
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import IO
 
 from selfsort.data.datasets import Skipped
@@ -31,6 +31,11 @@ def printable(name: str) -> str:
     'caf\\xe9.png'
     """
     return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
+def stored_name(path: PurePath) -> str:
+    """Return what a picture is called in a run: with forward slashes, whatever system it was listed on."""
+    return printable(path.as_posix())
 
 
 def open_file(path: Path) -> IO[bytes]:
@@ -107,7 +112,7 @@ def list_files(paths: Iterable[str | os.PathLike[str]], base: Path, kind: str) -
     items = []
     for given in paths:
         path = Path(os.path.abspath(base / given))  # noqa: PTH100 - resolve() would follow links
-        items.append(Item(printable(Path(given).as_posix()), partial(open_file, path), path))
+        items.append(Item(stored_name(Path(given)), partial(open_file, path), path))
     return Gallery(kind, items)
 
 

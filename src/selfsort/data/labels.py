@@ -148,6 +148,8 @@ def _from_csv(path: Path, names: Sequence[str]) -> Array:
         bad = next(row for row in rows if len(row) <= column)
         raise invalid(f"every line of {printable(path.name)}", "be name,label", bad, "Add the missing label.")
     by_name = {row[0]: row[column].strip() for row in rows}
+    # A table made on Windows separates folders by backslashes, our names never do.
+    by_name = {name.replace("\\", "/"): label for name, label in by_name.items()} | by_name
     missing = [name for name in names if name not in by_name]
     if missing:
         few = ", ".join(repr(name) for name in missing[:3])

@@ -78,7 +78,7 @@ def folder_names(names: Mapping[int, str]) -> dict[int, str]:
     found: dict[int, str] = {}
     taken: set[str] = set()
     for cluster, name in sorted(names.items()):
-        plain = safe_name(re.sub(r'[/\\:*?"<>|]', "-", name).rstrip(". ") or "_").lstrip(".") or "_"
+        plain = safe_name(re.sub(r'[/\\:*?"<>|]', "-", name).lstrip("."), for_windows=True)
         candidate, number = plain, 2
         # Some file systems do not tell capitals from small letters.
         while candidate.casefold() in taken:
