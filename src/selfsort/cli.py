@@ -358,7 +358,8 @@ def export(
 
             target = export_onnx(folder, out or Path(f"{run.resolve().name}.onnx"))
         else:
-            target = export_folders(folder, out or Path(f"{run.resolve().name}-folders"), link=link)
+            place = out or Path(f"{run.resolve().name}-folders")
+            target = export_folders(folder, place, link=link, is_numbered=out is None)
     _say(f"written: {target}")
     if to is not ExportTo.onnx and (folder.path / "edits.sqlite").exists():
         _say_aside("These are the labels of the method. What you changed by hand is exported by: selfsort explore.")
