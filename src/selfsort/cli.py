@@ -345,7 +345,11 @@ def export(
     out: OutOption = None,
     link: Annotated[bool, typer.Option("--link", help="For folders: link the files instead of copying.")] = False,
 ) -> None:
-    """Turn a finished run into a label file, folders of images, or a network other programs can use."""
+    """Turn a finished run into a label file, folders of images, or a network other programs can use.
+
+    The label file is for people: in it, names that a spreadsheet would take for formulas begin with an apostrophe.
+    Programs read labels.csv in the run folder, which has every name as it is.
+    """
     from selfsort.export import export_csv, export_folders
     from selfsort.run import RunFolder
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from PIL import Image
 
 from selfsort.data import Dataset
+from selfsort.data.spreadsheet import as_text
 from selfsort.errors import CannotWrite, InvalidInput, SelfsortError
 from selfsort.progress import track
 from selfsort.reading import Reading
@@ -34,11 +35,11 @@ _NAME_BYTES = 240
 
 
 def export_csv(folder: RunFolder, out: Path) -> Path:
-    """Write name, cluster, confidence."""
+    """Write name, cluster, confidence for people and their spreadsheets; for programs there is the run's labels.csv."""
     if out.resolve().parent == folder.path.resolve():
         raise InvalidInput(f"{out} would lie among the files of the run. Expected another place. Choose another --out.")
     table = folder.label_table()
-    text = label_csv(table.names, table.labels, table.confidence)
+    text = label_csv([as_text(name) for name in table.names], table.labels, table.confidence)
     write_whole(out, lambda file: file.write(text))
     return out
 

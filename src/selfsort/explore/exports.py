@@ -20,6 +20,7 @@ from typing import IO, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from selfsort.data.spreadsheet import as_text
 from selfsort.errors import InvalidInput
 from selfsort.explore.desk import Desk
 from selfsort.export import build_folders, put, read_images_of, safe_name, scratch_in
@@ -64,7 +65,7 @@ def find_export(desk: Desk, name: str) -> Path | None:
 
 
 def labels_csv(desk: Desk) -> bytes:
-    """Write every image with its cluster now, its name, and what the method had said."""
+    """Write every image with its cluster now, its name, and what the method had said; for spreadsheets."""
     labels, is_wrong, names = desk.snapshot()
     stream = io.StringIO(newline="")
     # All texts are quoted: the writer would forget to where a name holds a carriage return.
@@ -73,7 +74,7 @@ def labels_csv(desk: Desk) -> bytes:
     original = zip(desk.table.labels.tolist(), desk.table.confidence.tolist(), strict=True)
     rows = zip(desk.table.names, labels.tolist(), is_wrong.tolist(), original, strict=True)
     for name, cluster, wrong, (was, sure) in rows:
-        writer.writerow([name, cluster, names[cluster], int(wrong), was, round(sure, 6)])
+        writer.writerow([as_text(name), cluster, as_text(names[cluster]), int(wrong), was, round(sure, 6)])
     return stream.getvalue().encode("utf-8", "surrogateescape")
 
 
