@@ -472,8 +472,11 @@ def label_csv(names: Sequence[str], labels: I64, confidence: F32) -> bytes:
 
 
 def _quoted(field: str) -> str:
-    """Quote a field of a csv file; the standard library's writer forgets carriage returns."""
-    return '"' + field.replace('"', '""') + '"' if re.search(r'[,"\r\n]', field) else field
+    """Quote a field of a csv file; the standard library's writer forgets carriage returns.
+
+    Where the comma stands in numbers, spreadsheets take semicolons and tabs for the ends of cells.
+    """
+    return '"' + field.replace('"', '""') + '"' if re.search(r'[,;"\t\r\n]', field) else field
 
 
 def _refuse_links(path: Path) -> None:

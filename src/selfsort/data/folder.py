@@ -11,6 +11,7 @@ Links to folders are followed; each folder is entered once, so a loop of links e
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections import Counter
 from collections.abc import Iterable
@@ -23,13 +24,18 @@ from selfsort.data.decode import HEAD_BYTES, PICTURE_SUFFIXES, Unreadable, expla
 from selfsort.data.pictures import Gallery, Item
 from selfsort.errors import MissingData
 
+_SPELT_BYTE = re.compile(r"\\(?=x[0-9a-f]{2})")
+
 
 def printable(name: str) -> str:
     r"""Return a name that any file or terminal can hold: bytes that are not UTF-8 are spelt out.
 
-    >>> printable(os.fsdecode(b"caf\xe9.png"))
-    'caf\\xe9.png'
+    A name that holds such a spelling already has its backslash spelt out, so that no two names become one.
+
+    >>> printable(os.fsdecode(b"caf\xe9.png")), printable(r"caf\xe9.png"), printable(r"a\b.png")
+    ('caf\\xe9.png', 'caf\\x5cxe9.png', 'a\\b.png')
     """
+    name = _SPELT_BYTE.sub(r"\\x5c", name)
     return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
