@@ -371,7 +371,8 @@ class TestAfterwards:
             placed = list(Path(out).rglob("*.png"))
             assert Counter(path.parent.name for path in placed) == {f"cluster-0{label}": 6 for label in range(3)}
             assert all(path.is_symlink() == is_link for path in placed)
-        assert_refused(selfsort("export", run, "--to", "folders"), "run-folders exists already")
+        assert_refused(selfsort("export", run, "--to", "folders", "--out", "links"), "links exists already")
+        assert selfsort("export", run, "--to", "folders").out == "written: run-folders-2\n"
 
     def test_methods(self, selfsort: Command) -> None:
         done = selfsort("methods")

@@ -232,7 +232,8 @@ def _fit_and_tell(session: Session, max_minutes: float | None, as_json: bool) ->
 
 def _tell_outcome(session: Session, outcome: Outcome) -> None:
     found = len(set(outcome.clustering.labels.tolist()))
-    _say(f"{found} clusters found in {outcome.seconds:.1f} s, peak memory {outcome.peak_memory_mb:.0f} MB")
+    memory = "" if outcome.peak_memory_mb is None else f", peak memory {outcome.peak_memory_mb:.0f} MB"
+    _say(f"{found} clusters found in {outcome.seconds:.1f} s{memory}")
     for warning in outcome.warnings:
         _say(f"warning: {warning}")
     if outcome.metrics is not None:
@@ -345,7 +346,11 @@ def export(
     out: OutOption = None,
     link: Annotated[bool, typer.Option("--link", help="For folders: link the files instead of copying.")] = False,
 ) -> None:
-    """Turn a finished run into a label file, folders of images, or a network other programs can use."""
+    """Turn a finished run into a label file, folders of images, or a network other programs can use.
+
+    The label file is for people: in it, names that a spreadsheet would take for formulas begin with an apostrophe.
+    Programs read labels.csv in the run folder, which has every name as it is.
+    """
     from selfsort.runs.export.folders import export_csv, export_folders
     from selfsort.runs.folder import RunFolder
 
@@ -358,7 +363,8 @@ def export(
 
             target = export_onnx(folder, out or Path(f"{run.resolve().name}.onnx"))
         else:
-            target = export_folders(folder, out or Path(f"{run.resolve().name}-folders"), link=link)
+            place = out or Path(f"{run.resolve().name}-folders")
+            target = export_folders(folder, place, link=link, is_numbered=out is None)
     _say(f"written: {target}")
     if to is not ExportTo.onnx and (folder.path / "edits.sqlite").exists():
         _say_aside("These are the labels of the method. What you changed by hand is exported by: selfsort explore.")

@@ -67,7 +67,8 @@ def _read_names(folder: Path, file: str) -> tuple[str, ...] | None:
     path = folder / file
     if not path.is_file():
         return None
-    return tuple(line.strip() for line in path.read_text("utf-8", "replace").splitlines() if line.strip())
+    text = printable(path.read_text("utf-8", "surrogateescape"))
+    return tuple(line.strip() for line in text.splitlines() if line.strip())
 
 
 # ---- idx: the layout of MNIST, Fashion-MNIST, EMNIST --------------------------------------------------------

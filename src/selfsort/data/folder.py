@@ -11,11 +11,12 @@ Links to folders are followed; each folder is entered once, so a loop of links e
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections import Counter
 from collections.abc import Iterable
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import IO
 
 from selfsort.data.datasets import Skipped
@@ -23,14 +24,24 @@ from selfsort.data.decode import HEAD_BYTES, PICTURE_SUFFIXES, Unreadable, expla
 from selfsort.data.gallery import Gallery, Item
 from selfsort.errors import MissingData
 
+_SPELT_BYTE = re.compile(r"\\(?=x[0-9a-f]{2})")
+
 
 def printable(name: str) -> str:
     r"""Return a name that any file or terminal can hold: bytes that are not UTF-8 are spelt out.
 
-    >>> printable(os.fsdecode(b"caf\xe9.png"))
-    'caf\\xe9.png'
+    A name that holds such a spelling already has its backslash spelt out, so that no two names become one.
+
+    >>> printable(os.fsdecode(b"caf\xe9.png")), printable(r"caf\xe9.png"), printable(r"a\b.png")
+    ('caf\\xe9.png', 'caf\\x5cxe9.png', 'a\\b.png')
     """
+    name = _SPELT_BYTE.sub(r"\\x5c", name)
     return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
+def stored_name(path: PurePath) -> str:
+    """Return what a picture is called in a run: with forward slashes, whatever system it was listed on."""
+    return printable(path.as_posix())
 
 
 def open_file(path: Path) -> IO[bytes]:
@@ -107,7 +118,7 @@ def list_files(paths: Iterable[str | os.PathLike[str]], base: Path, kind: str) -
     items = []
     for given in paths:
         path = Path(os.path.abspath(base / given))  # noqa: PTH100 - resolve() would follow links
-        items.append(Item(printable(Path(given).as_posix()), partial(open_file, path), path))
+        items.append(Item(stored_name(Path(given)), partial(open_file, path), path))
     return Gallery(kind, items)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePosixPath
@@ -14,6 +15,7 @@ import numpy.typing as npt
 from selfsort.data.binaries import idx_kind, read_idx_labels
 from selfsort.data.folder import printable
 from selfsort.data.npz import read_whole
+from selfsort.data.spreadsheet import from_text, is_as_text
 from selfsort.errors import MissingData, invalid
 from selfsort.types import I64
 
@@ -40,7 +42,7 @@ def encode(values: Array | Sequence[str], names: tuple[str, ...] | None = None) 
     classes, codes = np.unique(array, return_inverse=True)
     labels = codes.astype(np.int64)
     if array.dtype.kind in "US":
-        return labels, tuple(c.decode("utf-8", "replace") if isinstance(c, bytes) else str(c) for c in classes)
+        return labels, tuple(printable(os.fsdecode(c)) if isinstance(c, bytes) else str(c) for c in classes)
     if names is not None and classes[0] >= 0 and classes[-1] < len(names):
         return labels, tuple(names[int(c)] for c in classes)
     is_plain = np.array_equal(classes, np.arange(len(classes)))
@@ -72,8 +74,8 @@ def require_file(path: Path) -> None:
 def from_file(path: Path, names: Sequence[str], kept: Sequence[int], found: int) -> Labels:
     """Read labels from a file.
 
-    A csv names its images (`name,label`); any other file lists labels in the order of the source, for all
-    images found or for those kept.
+    A csv names its images (`name,label`), plainly or as exported for spreadsheets; any other file lists labels in
+    the order of the source, for all images found or for those kept.
 
     Args:
         path: csv, txt (one label a line), npy, npz (`labels`) or idx.
@@ -112,7 +114,7 @@ def read_labels(path: str | os.PathLike[str], names: Sequence[str]) -> I64:
 
 def _read_text(path: Path) -> str:
     try:
-        return path.read_text("utf-8-sig")
+        return path.read_bytes().decode("utf-8-sig")  # line breaks as they are: they may belong to a name
     except UnicodeDecodeError as error:
         wanted = "be a csv, text, npy, npz or idx file"
         raise invalid(f"the labels file {printable(path.name)}", wanted, "other bytes", "Convert it.") from error
@@ -137,7 +139,7 @@ def as_numbers(texts: Iterable[str | int]) -> Array:
 
 
 def _from_csv(path: Path, names: Sequence[str]) -> Array:
-    rows = [row for row in csv.reader(_read_text(path).splitlines(keepends=True)) if row]
+    rows = _csv_rows(path)
     column = 1
     if rows and len(rows[0]) > 1:
         head = [field.strip().lower() for field in rows[0]]
@@ -148,6 +150,12 @@ def _from_csv(path: Path, names: Sequence[str]) -> Array:
         bad = next(row for row in rows if len(row) <= column)
         raise invalid(f"every line of {printable(path.name)}", "be name,label", bad, "Add the missing label.")
     by_name = {row[0]: row[column].strip() for row in rows}
+    if all(is_as_text(name) and is_as_text(label) for name, label in by_name.items()):
+        exported = {from_text(name): from_text(label) for name, label in by_name.items()}
+        # A file that only looks exported, because a name in it begins with an apostrophe, does not know that name.
+        by_name = exported if all(name in exported for name in names) else by_name
+    # A table made on Windows separates folders by backslashes, our names never do.
+    by_name = {name.replace("\\", "/"): label for name, label in by_name.items()} | by_name
     missing = [name for name in names if name not in by_name]
     if missing:
         few = ", ".join(repr(name) for name in missing[:3])
@@ -158,3 +166,11 @@ def _from_csv(path: Path, names: Sequence[str]) -> Array:
             "Write each name as it is in the source: its path inside the folder, or its row number.",
         )
     return as_numbers(by_name[name] for name in names)
+
+
+def _csv_rows(path: Path) -> list[list[str]]:
+    try:
+        return [row for row in csv.reader(io.StringIO(_read_text(path), newline="")) if row]
+    except csv.Error as error:
+        wanted = "be a csv with lines name,label"
+        raise invalid(f"the labels file {printable(path.name)}", wanted, error, "Check its quotes.") from error

@@ -49,7 +49,7 @@ def open_shards(paths: Sequence[Path]) -> Gallery:
                         keys.append(key)
                     elif suffix == "cls" and member.size <= _MAX_LABEL_BYTES:
                         text = _slice(path, member.offset_data, member.size).read()
-                        classes[key] = text.decode("utf-8", "replace").strip()
+                        classes[key] = printable(text.decode("utf-8", "surrogateescape")).strip()
                     else:
                         ignored[printable(place.suffix.lower()) or "(no suffix)"] += 1
                 # tarfile takes a file that was cut off for one that ends; the end mark tells them apart.

@@ -23,13 +23,13 @@ import os
 import re
 import secrets
 import shutil
-import sys
 import warnings
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import IO, Any, TypeVar
 
 import numpy as np
@@ -39,8 +39,11 @@ from safetensors.numpy import save as to_safetensors
 from selfsort.errors import CannotWrite, InvalidInput, MissingData
 from selfsort.types import F32, I64, U8, Arrays, Clustering, Json, State
 
-if sys.platform != "win32":
+fcntl: ModuleType | None
+try:
     import fcntl
+except ImportError:  # Windows
+    fcntl = None
 
 FORMAT = 1
 """Raised when a reader of today could misread a folder of yesterday; older formats stay readable."""
@@ -469,8 +472,11 @@ def label_csv(names: Sequence[str], labels: I64, confidence: F32) -> bytes:
 
 
 def _quoted(field: str) -> str:
-    """Quote a field of a csv file; the standard library's writer forgets carriage returns."""
-    return '"' + field.replace('"', '""') + '"' if re.search(r'[,"\r\n]', field) else field
+    """Quote a field of a csv file; the standard library's writer forgets carriage returns.
+
+    Where the comma stands in numbers, spreadsheets take semicolons and tabs for the ends of cells.
+    """
+    return '"' + field.replace('"', '""') + '"' if re.search(r'[,;"\t\r\n]', field) else field
 
 
 def _refuse_links(path: Path) -> None:
@@ -518,8 +524,8 @@ def _damaged(path: Path, reason: str) -> InvalidInput:
 
 def _lock(file: IO[bytes]) -> bool:
     """Take a file for this process until it is closed; False if another process has it."""
-    if sys.platform == "win32":
-        return True  # there, a file that somebody writes to cannot be replaced in the first place
+    if fcntl is None:
+        return True  # on Windows, a file that somebody writes to cannot be replaced in the first place
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

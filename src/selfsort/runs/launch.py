@@ -195,7 +195,7 @@ def summary(session: Session, outcome: Outcome) -> Json:
         "clusters_asked": session.fit.config.n_clusters,
         "clusters_found": len(set(outcome.clustering.labels.tolist())),
         "seconds": round(outcome.seconds, 3),
-        "peak_memory_mb": round(outcome.peak_memory_mb, 1),
+        "peak_memory_mb": outcome.peak_memory_mb,
         "warnings": list(outcome.warnings),
     }
     if outcome.metrics is not None:
@@ -249,8 +249,9 @@ def split_layer(text: str | None) -> tuple[RunFolder | None, str]:
     if text is None:
         return None, "top"
     path, layer = text, "top"
-    if ":" in text and not Path(text).is_dir():
-        path, _, layer = text.rpartition(":")
+    # The colon after the letter of a Windows drive has a path behind it, which is no layer.
+    if (match := re.fullmatch(r"(.*):([^/\\]*)", text, re.DOTALL)) and not Path(text).is_dir():
+        path, layer = match.groups()
     folder = RunFolder.open(path)
     folder.label_table()  # an unfinished run has no network to give
     return folder, layer

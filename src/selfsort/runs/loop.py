@@ -7,13 +7,13 @@ logged, scored against `truth`, saved or stopped is decided here.
 from __future__ import annotations
 
 import platform
-import resource
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from importlib.metadata import version
+from types import ModuleType
 
 import numpy as np
 import torch
@@ -28,6 +28,12 @@ from selfsort.metrics.internal import collapse_warnings, size_report
 from selfsort.runs.folder import RunFolder, Thumbnails
 from selfsort.types import F32, I64, U8, Clustering, Images, Json, Method, Snapshot, State
 
+resource: ModuleType | None
+try:
+    import resource
+except ImportError:  # Windows
+    resource = None
+
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
@@ -37,7 +43,7 @@ class Outcome:
     events: list[Json]
     warnings: tuple[str, ...]
     seconds: float
-    peak_memory_mb: float
+    peak_memory_mb: float | None
     metrics: dict[str, float] | None = None
     metrics_sf: dict[str, float] | None = None
     """Scores of JULE's straight-forward labels, kept beside those of its re-run clustering."""
@@ -208,7 +214,7 @@ def write_outcome(
         {
             "kind": "end",
             "seconds": round(outcome.seconds, 3),
-            "peak_memory_mb": round(outcome.peak_memory_mb, 1),
+            "peak_memory_mb": outcome.peak_memory_mb,
             "clusters_found": len(np.unique(result.labels)),
             "warnings": list(outcome.warnings),
         }
@@ -272,7 +278,9 @@ def run_config(fit: Fit, choice: Choice, spec: ImageSpec, *, fingerprint: str, s
     }
 
 
-def peak_memory_mb() -> float:
-    """The process's largest resident size so far."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak / (2**20 if sys.platform == "darwin" else 2**10)
+def peak_memory_mb() -> float | None:
+    """The process's largest resident size so far, where the system keeps count."""
+    if resource is None:
+        return None
+    peak: int = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return round(peak / (2**20 if sys.platform == "darwin" else 2**10), 1)
