@@ -129,10 +129,7 @@ def _opened_by_all(create: Callable[[], RunFolder]) -> RunFolder:
 def resume(path: Path, *, source: str | None = None, device: str | None = None) -> Session:
     """Open an unfinished run and read its source again; other pixels than before are refused."""
     folder = RunFolder.open(path)
-    if folder.is_finished:
-        raise InvalidInput(
-            f"the run {path} is finished already. Expected an unfinished run. See it with: selfsort report {path}."
-        )
+    folder.refuse_finished()
     reading = Reading.from_json(folder.field("source", dict))
     if source is not None:
         reading = replace(reading, path=source)
