@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from tests.tiny_run import files_of
 from tests.toy import TOY
 
@@ -229,6 +230,30 @@ class TestResume:
         with pytest.raises(InvalidInput, match="is finished already"):
             late.fit.run()
         assert files_of(tmp_path / "run") == before
+
+    def test_it_computes_with_as_many_threads_as_before(
+        self, npz: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        threads = torch.get_num_threads()
+        folder = start(request_for(npz), tmp_path / "run").folder
+        assert resume(folder.path).remarks == ()
+        folder.write_json("config.json", {**folder.config, "threads": threads + 1})
+        limits: list[int] = []
+        monkeypatch.setattr(session, "threadpool_limits", limits.append)
+        try:
+            (remark,) = resume(folder.path).remarks
+            assert torch.get_num_threads() == threads + 1
+        finally:
+            torch.set_num_threads(threads)
+        assert limits == [threads + 1]
+        assert remark.startswith(f"threads: {threads + 1}, as the run was started with, and not {threads}, as")
+
+    @pytest.mark.parametrize("threads", [0, -1, 10**6, 10**30, "2", None, True, 1.5])
+    def test_threads_that_cannot_be_are_refused(self, npz: Path, tmp_path: Path, threads: object) -> None:
+        folder = start(request_for(npz), tmp_path / "run").folder
+        folder.write_json("config.json", {**folder.config, "threads": threads})
+        with pytest.raises(InvalidInput, match="threads"):
+            resume(folder.path)
 
     def test_other_pixels_are_refused(self, npz: Path, tmp_path: Path) -> None:
         start(request_for(npz), tmp_path / "run")
