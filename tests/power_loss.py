@@ -1,8 +1,9 @@
 """What a disk may hold after a loss of power: a model in which only that is certain which was brought to the disk.
 
 Contents of a file are certain as they were when it was last synced, names in a folder as they were when the folder was
-last synced. Anything since then may have arrived or not: names that are new, names that are gone, and half of what was
-written last. Real file systems promise more (that a synced file has its name, say); nothing here relies on it.
+last synced. Anything since then may have arrived or not, and the last before the others: names that are new, names that
+are gone, and half of what was written. Real file systems promise more (that a synced file has its name, say); nothing
+here relies on it.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-WAYS = tuple(itertools.product((False, True), repeat=2))
-"""Whether new names have arrived, with half of the contents, and whether old ones have gone."""
+WAYS = tuple(itertools.product(("none", "all", "last"), (False, True)))
+"""Which new names have arrived, with half of the contents, and whether old ones have gone."""
 
 Names = dict[int, dict[str, int]]
 """For each folder, what is called how in it; files and folders go by numbers."""
@@ -29,6 +30,8 @@ class Moment:
     data: dict[int, bytes]
     certain_names: Names
     certain_data: dict[int, bytes]
+    before: Names
+    """What was called how one moment earlier."""
 
 
 class Recorder:
@@ -72,7 +75,8 @@ class Recorder:
     def look(self) -> None:
         """Note a moment at which the power might fail."""
         names, data = self._walk()
-        self.moments.append(Moment(names, data, dict(self._certain_names), dict(self._certain_data)))
+        before = self.moments[-1].names if self.moments else {}
+        self.moments.append(Moment(names, data, dict(self._certain_names), dict(self._certain_data), before))
 
     def _walk(self) -> tuple[Names, dict[int, bytes]]:
         names: Names = {}
@@ -93,20 +97,23 @@ class Recorder:
         return names, data
 
 
-def disk_after(moment: Moment, way: tuple[bool, bool]) -> dict[str, bytes | None]:
+def disk_after(moment: Moment, way: tuple[str, bool]) -> dict[str, bytes | None]:
     """Return what is found after the power has failed at a moment: contents by name, None for folders."""
-    has_new, has_lost = way
+    arrived, has_lost = way
 
     def inside(folder: int) -> dict[str, int]:
         certain = moment.certain_names.get(folder, {})
         seen = moment.names.get(folder, certain)
         kept = {name: number for name, number in certain.items() if name in seen or not has_lost}
-        return kept | seen if has_new else kept
+        if arrived == "none":
+            return kept
+        before = moment.before.get(folder, {}) if arrived == "last" else {}
+        return kept | {name: number for name, number in seen.items() if before.get(name) != number}
 
     def contents(file: int) -> bytes:
         certain = moment.certain_data.get(file, b"")
         seen = moment.data.get(file, certain)
-        if not has_new or not seen.startswith(certain):
+        if arrived == "none" or not seen.startswith(certain):
             return certain
         return certain + seen[len(certain) : (len(certain) + len(seen)) // 2]
 
