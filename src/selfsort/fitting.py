@@ -79,7 +79,7 @@ class Fit:
             try:
                 return self._run()
             except InvalidInput:
-                # The method refused the images before its first step: there is nothing to go on from.
+                # The method refused the images before its first step: a new run has nothing to go on from.
                 if self.folder is not None and is_held and not self.folder.events():
                     self.folder.discard()
                 raise

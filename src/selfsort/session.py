@@ -8,6 +8,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+import torch
+from threadpoolctl import threadpool_limits
+
 from selfsort import distributed
 from selfsort.api import (
     DEFAULT_METHOD,
@@ -27,6 +30,9 @@ from selfsort.reading import Reading
 from selfsort.run import RunFolder
 from selfsort.training import choose_device
 from selfsort.types import Json
+
+_MAX_THREADS = 1024
+"""More than any machine has use for; a stranger's config.json must not start millions."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +60,8 @@ class Session:
     fit: Fit
     folder: RunFolder
     dataset: Dataset
+    remarks: tuple[str, ...] = ()
+    """What the user should know before it starts."""
 
     @property
     def recipe(self) -> str:
@@ -129,10 +137,7 @@ def _opened_by_all(create: Callable[[], RunFolder]) -> RunFolder:
 def resume(path: Path, *, source: str | None = None, device: str | None = None) -> Session:
     """Open an unfinished run and read its source again; other pixels than before are refused."""
     folder = RunFolder.open(path)
-    if folder.is_finished:
-        raise InvalidInput(
-            f"the run {path} is finished already. Expected an unfinished run. See it with: selfsort report {path}."
-        )
+    folder.refuse_finished()
     reading = Reading.from_json(folder.field("source", dict))
     if source is not None:
         reading = replace(reading, path=source)
@@ -161,7 +166,28 @@ def resume(path: Path, *, source: str | None = None, device: str | None = None) 
         folder=folder,
         featuriser=featuriser,
     )
-    return Session(fit, folder, dataset)
+    return Session(fit, folder, dataset, take_threads_of(folder))
+
+
+def take_threads_of(folder: RunFolder) -> tuple[str, ...]:
+    """Compute with as many threads as a run was started with, because another number rounds differently.
+
+    Left alone among several processes, whose number is not kept and changes the result as well.
+    """
+    here = torch.get_num_threads()
+    if "threads" not in folder.config or distributed.world_size() > 1:
+        return ()
+    recorded = folder.field("threads", int)
+    if not 1 <= recorded <= _MAX_THREADS:
+        raise invalid("threads in config.json", f"be from 1 to {_MAX_THREADS}", recorded, "Restore the file.")
+    if recorded == here:
+        return ()
+    torch.set_num_threads(recorded)
+    threadpool_limits(recorded)  # those of NumPy, SciPy and scikit-learn
+    return (
+        f"threads: {recorded}, as the run was started with, and not {here}, as this process was: another number would "
+        "change the result.",
+    )
 
 
 def reading_like(earlier: RunFolder, given: Reading | None) -> Reading:
