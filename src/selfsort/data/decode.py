@@ -201,7 +201,7 @@ def _coefficient_bytes(picture: Image.Image) -> int:
     parts = [across * down for _, across, down, _ in getattr(picture, "layer", ())]
     if not picture.info.get("progressive") or not parts:
         return 0
-    share = sum(parts) / max(1, *parts)  # colours are often stored at half the width and height
+    share: float = sum(parts) / max(1, *parts)  # colours are often stored at half the width and height
     return round(2 * share * picture.width * picture.height)
 
 

@@ -118,7 +118,7 @@ def list_files(paths: Iterable[str | os.PathLike[str]], base: Path, kind: str) -
 
 def read_list_file(path: Path) -> Gallery:
     """Read a list file: one path per line, relative to the file's own folder; empty lines do not count."""
-    lines = []
+    lines: list[str] = []
     with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="\n") as file:
         while line := file.readline(_LONGEST_LINE):
             if len(line) == _LONGEST_LINE or "\0" in line:
