@@ -248,13 +248,18 @@ def pick_thumbnails(
 
 
 def shrink(pixels_NHWC: U8, side: int = 64) -> U8:
-    """Bring pictures to at most `side` pixels by averaging whole blocks: no resampling library, no blur."""
+    """Bring pictures to at most `side` pixels by averaging whole blocks: no resampling library, no blur.
+
+    A side that is shorter than a block becomes one pixel: a thin picture is still a picture.
+    """
     n, height, width, channels = pixels_NHWC.shape
     step = -(-max(height, width) // side)
     if step == 1:
         return pixels_NHWC
-    cut = pixels_NHWC[:, : height // step * step, : width // step * step]
-    blocks = cut.reshape(n, height // step, step, width // step, step, channels)
+    down, across = min(step, height), min(step, width)
+    rows, columns = height // down, width // across
+    cut = pixels_NHWC[:, : rows * down, : columns * across]
+    blocks = cut.reshape(n, rows, down, columns, across, channels)
     small: U8 = np.rint(blocks.mean(axis=(2, 4))).astype(np.uint8)
     return small
 

@@ -22,7 +22,9 @@ from typing import IO
 from selfsort.data.datasets import Skipped
 from selfsort.data.decode import HEAD_BYTES, PICTURE_SUFFIXES, Unreadable, explain, is_picture_head
 from selfsort.data.pictures import Gallery, Item
-from selfsort.errors import MissingData
+from selfsort.errors import MissingData, invalid
+
+_LONGEST_LINE = 1 << 16
 
 _SPELT_BYTE = re.compile(r"\\(?=x[0-9a-f]{2})")
 
@@ -46,7 +48,10 @@ def stored_name(path: PurePath) -> str:
 
 def open_file(path: Path) -> IO[bytes]:
     """Open a regular file; a pipe or a device could block for ever and is refused."""
-    mode = path.stat().st_mode
+    try:
+        mode = path.stat().st_mode
+    except ValueError:
+        raise Unreadable("no file can have such a name") from None
     if stat.S_ISDIR(mode):
         raise Unreadable("it is a folder")
     if not stat.S_ISREG(mode):
@@ -124,6 +129,13 @@ def list_files(paths: Iterable[str | os.PathLike[str]], base: Path, kind: str) -
 
 def read_list_file(path: Path) -> Gallery:
     """Read a list file: one path per line, relative to the file's own folder; empty lines do not count."""
-    text = path.read_bytes().decode("utf-8-sig", "surrogateescape")
-    lines = [line.rstrip("\r") for line in text.split("\n")]
+    lines: list[str] = []
+    with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="\n") as file:
+        while line := file.readline(_LONGEST_LINE):
+            if len(line) == _LONGEST_LINE or "\0" in line:
+                got = f"other bytes in line {len(lines) + 1}"
+                raise invalid(
+                    f"the list file {printable(path.name)}", "be text, one path a line", got, "Repair the list."
+                )
+            lines.append(line.removesuffix("\n").rstrip("\r"))
     return list_files([line for line in lines if line.strip()], path.parent, "list")
