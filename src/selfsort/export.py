@@ -7,7 +7,6 @@ import re
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 
 from PIL import Image
@@ -76,8 +75,8 @@ def export_folders(
 
 def read_images_of(folder: RunFolder, table: LabelTable) -> Dataset:
     """Read the images of a run from its source again; others than the run's are refused."""
-    # The labels for scoring may be gone by now, and nothing here needs them.
-    reading = replace(Reading.from_json(folder.field("source", dict)), labels=None, labels_from_folders=False)
+    source, image = folder.field("source", dict), folder.field("image", dict)
+    reading = Reading.from_run(source, folder.source_kind, table.names, image)
     dataset = reading.read(min_images=1)
     # Files are known by their names; rows of an array have only their pixels to be known by.
     is_other = dataset.paths is None and dataset.fingerprint != folder.field("fingerprint", str)
