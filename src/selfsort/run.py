@@ -7,7 +7,7 @@
     truth.npy        the labels given for scoring, if any; only scores and reports read it
     thumbnails.npz   small copies of some images for the report
     history/         arrays of single stages, for figures
-    resume/          what is needed to go on
+    resume/          what is needed to go on, and the names of the images until labels.csv has them
 
 A folder from a stranger can be opened safely: every read checks form and size and ends in an
 `InvalidInput`, never in executed code; links are refused, so nothing outside the folder is read or written.

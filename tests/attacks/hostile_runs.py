@@ -138,10 +138,11 @@ def _change_tensors(rng: np.random.Generator, run: Path, file: Path) -> None:
     path = _draw(rng, found)
     try:
         arrays, meta = _unpack(path.read_bytes())
+        described = json.loads(meta)
     except (ValueError, KeyError, struct.error, TypeError, AttributeError, RecursionError):
         return
     if rng.random() < 0.4:
-        meta = _hostile(rng, json.loads(meta))
+        meta = _hostile(rng, described)
     elif arrays:
         name = _draw(rng, sorted(arrays))
         changed = _odd_array(rng, arrays.pop(name))
