@@ -11,7 +11,7 @@ SUPPLY := $(VENV)-supply
 UV_COMPILE := $(SUPPLY)/bin/uv pip compile --quiet --universal --generate-hashes --no-annotate \
 	--custom-compile-command "make lock"
 
-.PHONY: demo test test-slow test-browser explorer check format bench lock licences sbom clean
+.PHONY: demo test test-slow test-browser fuzz explorer check format bench lock licences sbom clean
 
 demo: $(VENV)/.installed            ## cluster real images end to end and write a report
 	$(BIN)/selfsort demo
@@ -26,6 +26,10 @@ test-slow: $(VENV)/.installed       ## the tests that train for minutes
 test-browser: $(VENV)/.installed    ## the report and the explorer in a real browser
 	command -v chromium > /dev/null && command -v chromedriver > /dev/null || apt-get install --yes --no-install-recommends chromium chromium-driver
 	$(BIN)/python -m pytest -q -m browser
+
+MINUTES ?= 30
+fuzz: $(VENV)/.installed            ## random commands on damaged input, others each time: make fuzz MINUTES=30
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.attacks.fuzz --minutes $(MINUTES)
 
 explorer:                           ## build the page of `selfsort explore` (needs Node; the result is committed)
 	npm --prefix explorer ci

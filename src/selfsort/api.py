@@ -18,6 +18,7 @@ from selfsort.errors import InvalidInput, invalid
 from selfsort.methods import dac, dbc, gatcluster, jule, secu, self_label
 from selfsort.recipes import Choice, choose_recipe
 from selfsort.run import FORMAT, RunFolder
+from selfsort.training import weights_within
 from selfsort.types import F32, Assignment, FeatureModel, Images, Method, Model, NetworkModel, State
 
 METHODS: dict[str, Method] = {
@@ -149,15 +150,21 @@ def _restore(folder: RunFolder, device: torch.device) -> Model:
 
 def _rebuilt(folder: RunFolder, restore: Callable[[State], Model]) -> Model:
     """Turn the errors of a damaged model file into our own."""
+    state = folder.read_state("model.safetensors")
     try:
-        return restore(folder.read_state("model.safetensors"))
+        with weights_within(sum(array.nbytes for array in state.arrays.values())):
+            return restore(state)
     except InvalidInput:
         raise
-    except (KeyError, TypeError, ValueError, IndexError) as error:
+    except Exception as error:  # whatever a method stumbles over, it has never seen the settings with these arrays
         raise InvalidInput(
-            f"the model of {folder.path} cannot be rebuilt ({error!r}). Expected what selfsort fit wrote. "
+            f"the model of {folder.path} cannot be rebuilt ({_in_short(error)}). Expected what selfsort fit wrote. "
             "The folder was changed or damaged: run selfsort fit again."
         ) from error
+
+
+def _in_short(error: Exception) -> str:
+    return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0][:120]}"
 
 
 def embed(folder: RunFolder, source: RunFolder, name: str) -> None:

@@ -452,13 +452,29 @@ def main() -> None:
         sys.stdout.reconfigure(errors="backslashreplace")  # a name the terminal cannot show is no reason to fail
     try:
         app(arguments or ["--help"], prog_name="selfsort", standalone_mode=False)
+        sys.stdout.flush()  # here, where a disk that is full can still be told
     except SelfsortError as error:
         _fail(str(error), error.exit_code, is_debug)
     except KeyboardInterrupt:
         _fail("interrupted.", 3, is_debug)
     except BrokenPipeError:
-        sys.stderr.close()  # the reader of our output has gone; nobody is left to tell
-        sys.exit(1)
+        _stop_printing()  # the reader of our output has seen enough, as `head` does
+    except OSError as error:
+        _stop_printing()
+        what = "the output" if error.filename is None else str(error.filename)
+        _fail(
+            f"{what} cannot be used ({error.strerror or error}). Expected a place that can be read or written here. "
+            "Check the path, its permissions and the space that is left.",
+            2,
+            is_debug,
+        )
+    except MemoryError:
+        _fail(
+            "the memory of this machine is not enough. Expected more of it, or less to do. "
+            "Choose a smaller --size or --memory, or fewer images.",
+            2,
+            is_debug,
+        )
     except Exception as error:
         if hasattr(error, "exit_code") and hasattr(error, "format_message"):  # typer's own usage errors
             _fail(f"{_sentence(error.format_message())} See: {_help_command(error)}", 2, is_debug)
@@ -479,6 +495,11 @@ def _listen_to_signals() -> None:
 
 def _interrupt(signum: int, frame: Any) -> None:
     raise KeyboardInterrupt
+
+
+def _stop_printing() -> None:
+    """Give standard output up: what is left in it could only fail again when the interpreter ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _fail(message: str, exit_code: int, is_debug: bool) -> None:

@@ -11,7 +11,6 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from itertools import chain, count
 from pathlib import Path
 
@@ -115,8 +114,8 @@ def put(made: Path, places: Iterable[Path]) -> Path | None:
 
 def read_images_of(folder: RunFolder, table: LabelTable) -> Dataset:
     """Read the images of a run from its source again; others than the run's are refused."""
-    # The labels for scoring may be gone by now, and nothing here needs them.
-    reading = replace(Reading.from_json(folder.field("source", dict)), labels=None, labels_from_folders=False)
+    source, image = folder.field("source", dict), folder.field("image", dict)
+    reading = Reading.from_run(source, folder.source_kind, table.names, image)
     dataset = reading.read(min_images=1)
     # Files are known by their names; rows of an array have only their pixels to be known by.
     is_other = dataset.paths is None and dataset.fingerprint != folder.field("fingerprint", str)

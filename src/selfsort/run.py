@@ -7,7 +7,7 @@
     truth.npy        the labels given for scoring, if any; only scores and reports read it
     thumbnails.npz   small copies of some images for the report
     history/         arrays of single stages, for figures
-    resume/          what is needed to go on
+    resume/          what is needed to go on, and the names of the images until labels.csv has them
     .starting        names of the files so far, until there is a config.json
 
 A folder from a stranger can be opened safely: every read checks form and size and ends in an
@@ -18,13 +18,14 @@ from __future__ import annotations
 
 import csv
 import errno
-import io
 import json
+import math
 import os
 import re
 import secrets
 import warnings
 import zipfile
+from array import array
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -48,8 +49,13 @@ except ImportError:  # Windows
 FORMAT = 1
 """Raised when a reader of today could misread a folder of yesterday; older formats stay readable."""
 
-_TEXT_LIMIT = 256 * 2**20
-_THUMBNAILS_LIMIT = 4 * 2**30
+# A JSON text can take up twenty times its size in memory. labels.csv, which grows with the images, has no limit.
+_TEXT_LIMIT = 48 * 2**20
+_THUMBNAILS_LIMIT = 512 * 2**20
+"""What is kept in memory at a time; further pictures are not shown."""
+_LONGEST_WHOLE = 2**63
+_LONGEST_STATE = 2**128
+"""The generators of NumPy count in 128 bits."""
 _EVENT_FORM: dict[str, type | tuple[type, ...]] = {
     "step": int,
     "total": int,
@@ -231,6 +237,21 @@ class RunFolder:
             _remove(self.path / _STARTING)  # left by a kill just after config.json
             yield
 
+    @property
+    def source_kind(self) -> str:
+        """What kind of source the images came from, as far as ingest.json says."""
+        kind = self.read_json("ingest.json").get("kind") if (self.path / "ingest.json").is_file() else None
+        return kind if isinstance(kind, str) else "unknown"
+
+    def save_names(self, names: Sequence[str]) -> None:
+        """Keep the names of the images until labels.csv holds them: a resumed run looks for these and no others."""
+        self._write("resume/names.csv", lambda file: file.write(name_csv(names)))
+
+    def names(self) -> list[str] | None:
+        """Return the names kept by `save_names`, if they were."""
+        path = self.path / "resume/names.csv"
+        return [name for (name,) in _rows_of(path, ["name"], self.config.get("n_images"))] if path.is_file() else None
+
     def append_event(self, event: Json) -> None:
         """Add a line to events.jsonl."""
         path, line = self._mine("events.jsonl"), (json.dumps(event) + "\n").encode()
@@ -251,8 +272,8 @@ class RunFolder:
         events = []
         for line in _read_text(path).split("\n"):
             try:
-                event = json.loads(line)
-            except (ValueError, RecursionError):
+                event = _parse_json(line)
+            except ValueError:
                 continue
             if isinstance(event, dict):
                 _check_event(path, event)
@@ -312,19 +333,21 @@ class RunFolder:
             for part in folder.glob(f".*{_PART}"):
                 if _PART_NAME.fullmatch(part.name):
                     _remove(part)
-        for name in ("resume/state.safetensors", "resume/lock", "resume"):
+        for name in ("resume/state.safetensors", "resume/names.csv", "resume/lock", "resume"):
             _remove(self.path / name)
 
     def result(self) -> Clustering:
         """Read the result back, checking that its parts belong together."""
         table = self.label_table()
         features, soft = self.read_array("features.npy", 2, np.float32), self.read_array("soft.npy", 2, np.float32)
-        if not len(table.labels) == len(features) == len(soft):
+        if not len(table.labels) == len(features) == len(soft) or not features.size:
             raise _damaged(self.path, "labels.csv, features.npy and soft.npy have different lengths")
         if len(table.labels) and int(table.labels.max()) >= soft.shape[1]:
             raise _damaged(self.path / "labels.csv", "it names a cluster that soft.npy does not have")
         extras = self.read_state("extras.safetensors").arrays if (self.path / "extras.safetensors").is_file() else {}
-        return Clustering(table.labels, soft, features, self.read_state("model.safetensors"), extras)
+        return Clustering(
+            table.labels, np.array(soft), np.array(features), self.read_state("model.safetensors"), extras
+        )
 
     def label_table(self) -> LabelTable:
         """Read labels.csv."""
@@ -334,22 +357,24 @@ class RunFolder:
                 f"the run {self.path} is not finished (it has no labels.csv). "
                 f"Expected a finished run. Continue it with: selfsort fit --resume {self.path}."
             )
-        text = _read_text(path)
+        names: list[str] = []
+        clusters, sureness = array("q"), array("d")
         try:
-            header, *rows = csv.reader(io.StringIO(text, newline=""))
-            names = tuple(name for name, _, _ in rows)
-            labels = np.array([int(cluster) for _, cluster, _ in rows], dtype=np.int64)
-            confidence = np.array([float(sure) for _, _, sure in rows], dtype=np.float64)
-        except (csv.Error, ValueError, OverflowError) as error:
+            for name, cluster, sure in _rows_of(path, ["name", "cluster", "confidence"], self.config.get("n_images")):
+                names.append(name)
+                clusters.append(int(cluster))
+                sureness.append(float(sure))
+        except (ValueError, OverflowError) as error:
+            if isinstance(error, InvalidInput):
+                raise
             raise _damaged(path, "it is not a table of name, whole number, number") from error
-        if header != ["name", "cluster", "confidence"]:
-            raise _damaged(path, "its header is not name,cluster,confidence")
+        labels, confidence = np.array(clusters, dtype=np.int64), np.array(sureness, dtype=np.float64)
         # There are never more clusters than images; a larger number could make a reader allocate the machine away.
         if not len(labels) or labels.min() < 0 or labels.max() >= len(labels):
             raise _damaged(path, "it has no rows, or a cluster number that is negative or too large")
         if not (np.abs(confidence) < 2).all():
             raise _damaged(path, "a confidence is not between 0 and 1")
-        return LabelTable(names, labels, confidence.astype(np.float32))
+        return LabelTable(tuple(names), labels, confidence.astype(np.float32))
 
     def write_labels(self, name: str, names: Sequence[str], labels: I64, confidence: F32) -> None:
         """Write a label table into the folder."""
@@ -389,14 +414,11 @@ class RunFolder:
             return None
         try:
             with zipfile.ZipFile(path) as archive:
-                if sum(part.file_size for part in archive.infolist()) > _THUMBNAILS_LIMIT:
-                    raise ValueError("it is larger than such a file can be")
-            with np.load(path, allow_pickle=False) as arrays:
-                rows, pixels = arrays["rows"], arrays["pixels"]
+                pixels = _first_rows(archive, "pixels.npy", np.uint8, 4)
+                rows = _first_rows(archive, "rows.npy", np.int64, 1)[: len(pixels)]
         except Exception as error:  # zipfile and NumPy raise many kinds on a damaged archive
             raise _damaged(path, str(error)) from error
-        is_right = pixels.dtype == np.uint8 and pixels.ndim == 4 and pixels.shape[3] in (1, 3)
-        if not is_right or rows.dtype != np.int64 or rows.shape != pixels.shape[:1] or (rows < 0).any():
+        if pixels.shape[3] not in (1, 3) or rows.shape != pixels.shape[:1] or (rows < 0).any():
             raise _damaged(path, "its arrays do not fit together")
         return Thumbnails(rows, pixels)
 
@@ -411,9 +433,9 @@ class RunFolder:
         """Read a JSON object."""
         text = _read_text(self.path / name)
         try:
-            value = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            raise _damaged(self.path / name, "it is not JSON") from error
+            value = _parse_json(text)
+        except ValueError as error:
+            raise _damaged(self.path / name, str(error)) from error
         if not isinstance(value, dict):
             raise _damaged(self.path / name, "it is not a JSON object")
         return value
@@ -427,20 +449,20 @@ class RunFolder:
         self._write(name, lambda file: np.save(file, array, allow_pickle=False))
 
     def read_array(self, name: str, ndim: int, dtype: type[np.generic]) -> np.ndarray[Any, Any]:
-        """Read a .npy file of the expected form."""
+        """Map a .npy file of the expected form; nothing is read before it is used."""
         path = self.path / name
         if not path.is_file():
             raise _damaged(path, "it is missing")
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("error")  # NumPy only warns of a shape whose size overflows
-                # Mapping first lets NumPy compare the header with the file's size before any memory is taken.
-                mapped = np.lib.format.open_memmap(path, mode="r")
+                # Mapping lets NumPy compare the header with the file's size before any memory is taken.
+                mapped: np.ndarray[Any, Any] = np.lib.format.open_memmap(path, mode="r")
         except Exception as error:  # a damaged header can raise almost anything, tokenize.TokenError among them
             raise _damaged(path, str(error)) from error
         if mapped.ndim != ndim or mapped.dtype != dtype:
             raise _damaged(path, f"it holds {mapped.dtype} of {mapped.ndim} dimensions")
-        return np.array(mapped)
+        return mapped
 
     def write_state(self, name: str, state: State) -> None:
         """Write arrays and JSON as one safetensors file."""
@@ -457,7 +479,7 @@ class RunFolder:
         try:
             with safe_open(path, framework="numpy") as file:
                 arrays = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (not a dict)
-                meta = json.loads((file.metadata() or {}).get("json", "{}"))
+                meta = _parse_json((file.metadata() or {}).get("json", "{}"), _LONGEST_STATE)
         except Exception as error:  # number formats that NumPy lacks raise other kinds than damaged headers
             raise _damaged(path, str(error)) from error
         if not isinstance(meta, dict):
@@ -495,7 +517,7 @@ _PART_NAME = re.compile(rf"\.[0-9a-f]{{16}}{re.escape(_PART)}")
 
 def write_whole(path: Path, fill: Callable[[IO[bytes]], object]) -> None:
     """Write a file under a temporary name, then rename it: a reader sees the old one or the new one."""
-    temporary = path.with_name(f".{secrets.token_hex(8)}{_PART}")
+    temporary = path.parent / f".{secrets.token_hex(8)}{_PART}"
     try:
         if path.exists() and not path.is_file() and not path.is_dir():
             with path.open("wb") as file:  # a pipe or a device has to be written to, never replaced
@@ -564,6 +586,11 @@ def _left_by_killed_start(path: Path) -> list[Path] | None:
     return [entry for entry in found if entry.name != _STARTING]
 
 
+def name_csv(names: Sequence[str]) -> bytes:
+    """Format a table of names alone."""
+    return "".join(f"{_quoted(name)}\n" for name in ("name", *names)).encode("utf-8", "surrogateescape")
+
+
 def label_csv(names: Sequence[str], labels: I64, confidence: F32) -> bytes:
     """Format a label table; names keep bytes that are not UTF-8 as they are on disk."""
     rows = zip(names, labels.tolist(), confidence.tolist(), strict=True)
@@ -603,6 +630,63 @@ def _is(value: object, kind: type | tuple[type, ...]) -> bool:
 
 def _is_texts(value: object) -> bool:
     return isinstance(value, list) and all(isinstance(item, str) for item in value)
+
+
+def _rows_of(path: Path, header: list[str], most: object) -> Iterator[list[str]]:
+    """Yield the rows of a csv file one by one: a table of millions of rows takes no memory by itself."""
+    try:
+        with path.open(encoding="utf-8", errors="surrogateescape", newline="") as file:
+            rows = csv.reader(file)
+            if next(rows, None) != header:
+                raise _damaged(path, f"its header is not {','.join(header)}")
+            for number, row in enumerate(rows):
+                if number == most:
+                    raise _damaged(path, f"it has more rows than the {most} images of config.json")
+                if len(row) != len(header):
+                    raise _damaged(path, f"row {number + 1} has {len(row)} fields")
+                yield row
+    except csv.Error as error:
+        raise _damaged(path, str(error)) from error
+    except OSError as error:
+        raise _damaged(path, error.strerror or str(error)) from error
+
+
+def _parse_json(text: str, longest: int = _LONGEST_WHOLE) -> Any:
+    """Parse JSON; what no program of ours could go on with is a ValueError."""
+
+    def whole(digits: str) -> int:
+        value = int(digits) if len(digits) < 50 else longest
+        if abs(value) >= longest:
+            raise ValueError("it holds a whole number that is too large")
+        return value
+
+    try:
+        value = json.loads(text, parse_int=whole)
+        if "\\u" in text:  # half a character is no text; bytes of names that are not UTF-8 are kept as halves, too
+            json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError as error:
+        raise ValueError("it holds half a character") from error
+    except json.JSONDecodeError as error:
+        raise ValueError("it is not JSON") from error
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+    return value
+
+
+def _first_rows(archive: zipfile.ZipFile, name: str, dtype: type[np.generic], ndim: int) -> np.ndarray[Any, Any]:
+    """Read as many rows of an array in an archive as may be kept, and no byte more than they take."""
+    with archive.open(name) as file:
+        if np.lib.format.read_magic(file) != (1, 0):
+            raise ValueError("its header has another form than ours")
+        shape, is_fortran, found = np.lib.format.read_array_header_1_0(file)
+        if found != dtype or len(shape) != ndim or is_fortran or 0 in shape[1:]:
+            raise ValueError(f"{name} holds {found} of the shape {shape}")
+        row_bytes = found.itemsize * math.prod(shape[1:])
+        if row_bytes > _THUMBNAILS_LIMIT:
+            raise ValueError("it is larger than such a file can be")
+        n_rows = min(shape[0], _THUMBNAILS_LIMIT // row_bytes)
+        data = file.read(n_rows * row_bytes)
+        return np.frombuffer(data, found).reshape(n_rows, *shape[1:])
 
 
 def _read_text(path: Path) -> str:

@@ -116,6 +116,8 @@ def _create(
 ) -> RunFolder:
     with RunFolder.creating(out or free_name(request), described) as folder:
         folder.write_json("ingest.json", dataset.ingest)
+        if dataset.paths is not None:
+            folder.save_names(dataset.names)
         if dataset.labels is not None:
             folder.save_truth(dataset.labels, dataset.label_names)
         if features_run is not None:
@@ -138,10 +140,7 @@ def resume(path: Path, *, source: str | None = None, device: str | None = None) 
     """Open an unfinished run and read its source again; other pixels than before are refused."""
     folder = RunFolder.open(path)
     folder.refuse_finished()
-    reading = Reading.from_json(folder.field("source", dict))
-    if source is not None:
-        reading = replace(reading, path=source)
-    dataset = reading.read()
+    dataset = (reading := _source_of(folder, source)).read()
     if dataset.fingerprint != folder.field("fingerprint", str):
         raise InvalidInput(
             f"the images in {reading.path} are not those the run {path} was started with. "
@@ -161,7 +160,7 @@ def resume(path: Path, *, source: str | None = None, device: str | None = None) 
         config=method.config.from_json(folder.field("settings", dict)),
         device=torch_device,
         seed=folder.field("seed", int),
-        truth=dataset.labels,
+        truth=folder.truth(),
         names=dataset.names,
         folder=folder,
         featuriser=featuriser,
@@ -190,10 +189,28 @@ def take_threads_of(folder: RunFolder) -> tuple[str, ...]:
     )
 
 
+def _source_of(folder: RunFolder, named: str | None) -> Reading:
+    """Say where an unfinished run's images are; the labels for scoring are in the folder."""
+    source = folder.field("source", dict)
+    if named is not None:
+        return replace(Reading.from_json(source), path=named, labels=None, labels_from_folders=False)
+    kind, names = folder.source_kind, folder.names()
+    if names is None and kind in ("folder", "list"):
+        raise InvalidInput(
+            f"the run {folder.path} does not say which pictures it was started with. Expected its names.csv, or the "
+            f"source. Name it: selfsort fit SOURCE --resume {folder.path}."
+        )
+    return Reading.from_run(source, kind, names or (), folder.field("image", dict))
+
+
 def reading_like(earlier: RunFolder, given: Reading | None) -> Reading:
     """How to read images for a run that goes on from another: its own source, or a new one in the same form."""
     if given is None:
-        return Reading.from_json(earlier.field("source", dict))
+        source, image = earlier.field("source", dict), earlier.field("image", dict)
+        reading = Reading.from_run(source, earlier.source_kind, earlier.label_table().names, image)
+        return replace(
+            reading, labels=source.get("labels"), labels_from_folders=bool(source.get("labels_from_folders"))
+        )
     spec = ImageSpec.from_json(earlier.field("image", dict))
     size = given.size if given.size is not None else min(spec.height, spec.width)
     channels: Literal[1, 3] = 1 if spec.channels == 1 else 3

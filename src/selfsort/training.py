@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.module import register_module_parameter_registration_hook
 
 from selfsort import distributed
 from selfsort.errors import InvalidInput, TrainingFailed, invalid
@@ -42,6 +43,8 @@ def choose_device(name: str = "auto") -> torch.device:
         return torch.device("cpu")
     try:
         device = torch.device(name)
+        if device.type not in ("cpu", "cuda", "mps"):  # others compute nothing, or not what the methods need
+            raise RuntimeError("no device to train on")
         torch.empty(1, device=device)
     except (RuntimeError, AssertionError) as error:
         reason = str(error).splitlines()[0]
@@ -66,6 +69,30 @@ def torch_generator(seed: int, purpose: str, device: torch.device | str = "cpu")
 def numpy_generator(seed: int, purpose: str) -> np.random.Generator:
     """Return a NumPy generator for one purpose of one run."""
     return np.random.default_rng(derive_seed(seed, purpose))
+
+
+@contextmanager
+def weights_within(n_bytes: int) -> Iterator[None]:
+    """Refuse to build a larger network than a file of saved weights can fill.
+
+    The settings of a run folder from a stranger may describe a network that no machine has room for.
+    """
+    left = 2 * n_bytes + 64 * 2**20  # a small file may describe what is not saved, such as a decoder
+
+    def count(module: nn.Module, name: str, weight: nn.Parameter) -> None:
+        nonlocal left
+        left -= 0 if weight is None else weight.nbytes
+        if left < 0:
+            raise InvalidInput(
+                "the run's settings describe a larger network than its saved weights can fill. Expected those that "
+                "selfsort fit wrote. The run folder was changed or damaged; train again."
+            )
+
+    hook = register_module_parameter_registration_hook(count)
+    try:
+        yield
+    finally:
+        hook.remove()
 
 
 @contextmanager

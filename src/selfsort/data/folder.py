@@ -46,6 +46,11 @@ def stored_name(path: PurePath) -> str:
     return printable(path.as_posix())
 
 
+def expanded(path: str | os.PathLike[str]) -> Path:
+    """Return a path in which `~` is the home folder; an unknown `~name` is a name like any other."""
+    return Path(os.path.expanduser(path))  # noqa: PTH111 - Path.expanduser raises on unknown names
+
+
 def open_file(path: Path) -> IO[bytes]:
     """Open a regular file; a pipe or a device could block for ever and is refused."""
     try:
@@ -94,6 +99,28 @@ def list_folder(root: Path) -> Gallery:
         waiting.extend(reversed(inner))
     items.sort(key=lambda item: item.name)
     return Gallery("folder", items, failed, ignored=dict(sorted(ignored.items())))
+
+
+def list_recorded(root: Path, names: Iterable[str]) -> Gallery:
+    """Take pictures by the names they had when the folder was listed: one look at each, and at nothing else."""
+    paths = ((name, _recorded_path(root, name)) for name in names)
+    return Gallery("folder", [Item(name, partial(open_file, path), path) for name, path in paths if path is not None])
+
+
+def _recorded_path(root: Path, name: str) -> Path | None:
+    """Return the file of a name that `printable` has written, if it is there and holds something."""
+    spelt_out = re.sub(rb"\\x(5c|[89a-f][0-9a-f])", lambda found: bytes.fromhex(found[1].decode()), os.fsencode(name))
+    for path in (Path(os.fsdecode(spelt_out)), Path(name)):  # names of older runs were not spelt out
+        try:
+            if path.is_absolute() or ".." in path.parts:
+                continue
+            status = (root / path).stat()
+            # What has no size, as everything in /proc, may wait for ever when it is read.
+            if stat.S_ISREG(status.st_mode) and status.st_size:
+                return root / path
+        except (OSError, ValueError):
+            continue
+    return None
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from selfsort.data.binaries import idx_kind, idx_length, read_idx_labels
-from selfsort.data.folder import printable
+from selfsort.data.folder import expanded, printable
 from selfsort.data.npz import read_rows, stored_shape
 from selfsort.data.spreadsheet import from_text, is_as_text
 from selfsort.errors import InvalidInput, MissingData, invalid
@@ -107,7 +107,7 @@ def read_labels(path: str | os.PathLike[str], names: Sequence[str]) -> I64:
 
     Images named by row number that are a selection of their source (--where) may have labels for all of it.
     """
-    file = Path(path).expanduser()
+    file = expanded(path)
     kept, found = list(range(len(names))), len(names)
     is_selection = all(name.isdecimal() for name in names) and list(names) != list(map(str, kept))
     if is_selection and file.suffix.lower() != ".csv":
