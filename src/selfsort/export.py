@@ -6,13 +6,13 @@ import errno
 import os
 import re
 import shutil
-import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import chain, count
 from pathlib import Path
+from types import ModuleType
 
 from PIL import Image
 
@@ -24,8 +24,11 @@ from selfsort.reading import Reading
 from selfsort.run import LabelTable, RunFolder, label_csv, write_whole
 from selfsort.types import U8
 
-if sys.platform != "win32":
+fcntl: ModuleType | None
+try:
     import fcntl
+except ImportError:  # Windows
+    fcntl = None
 
 _SCRATCH = ".selfsort-export-"
 _naming = threading.Lock()
@@ -220,7 +223,7 @@ def _open_lock(folder: Path) -> int:
 
 def _is_held(lock: int) -> bool | None:
     """Lock an open file until it is closed; False if another has it, None if there are no locks here."""
-    if sys.platform == "win32":
+    if fcntl is None:
         return None
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
