@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test test-slow test-browser explorer check format bench clean
+.PHONY: demo test test-floats test-slow test-browser explorer check format bench clean
 
 demo: $(VENV)/.installed            ## cluster real images end to end and write a report
 	$(BIN)/selfsort demo
@@ -11,6 +11,14 @@ demo: $(VENV)/.installed            ## cluster real images end to end and write 
 # Two workers of one thread each: with two threads each they wait for each other most of the time.
 test: $(VENV)/.installed            ## the test suite
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 -m "not slow and not gpu and not browser"
+
+# What an older processor would add in another order; and one thread or two.
+FLOATS := $(BIN)/python -m pytest -qq -m floats tests
+test-floats: $(VENV)/.installed     ## the tests that depend on rounding, as four kinds of processor round
+	OMP_NUM_THREADS=2 $(FLOATS)
+	OMP_NUM_THREADS=1 ATEN_CPU_CAPABILITY=default $(FLOATS)
+	OMP_NUM_THREADS=2 ONEDNN_MAX_CPU_ISA=SSE41 $(FLOATS)
+	OMP_NUM_THREADS=1 ATEN_CPU_CAPABILITY=default ONEDNN_MAX_CPU_ISA=SSE41 $(FLOATS)
 
 test-slow: $(VENV)/.installed       ## the tests that train for minutes
 	$(BIN)/python -m pytest -q -m "slow and not gpu and not browser"
