@@ -38,7 +38,9 @@ FEW_STEPS: dict[str, dict[str, Any]] = {
     "secu": {"epochs": 2},
 }
 REFINED = "dbc"
-SELF_LABEL = {"epochs": 2, "warmup": 1, "batch_size": 12, "threshold": 0.5, "min_agreement": 0.0, "lr": 0.05}
+SELF_LABEL = self_label.SelfLabelConfig(
+    n_clusters=N_CLUSTERS, epochs=2, warmup=1, batch_size=12, threshold=0.5, min_agreement=0.0, lr=0.05
+)
 TOLERANCE = 1e-6
 """Relative. Other processors and numbers of threads differ by less than 1e-9, a hundredth more of a loss by 1e-3."""
 CLOCK = ("seconds", "images_per_second")
@@ -52,8 +54,7 @@ def snapshots(name: str) -> Iterator[Snapshot]:
         assert last.result is not None
         model = METHODS[REFINED].restore(_config(REFINED), last.result.model, device=CPU)
         assert isinstance(model, NetworkModel)
-        config = self_label.SelfLabelConfig(n_clusters=N_CLUSTERS, **SELF_LABEL)
-        return self_label.train_from(model, images, config, device=CPU, seed=0)
+        return self_label.train_from(model, images, SELF_LABEL, device=CPU, seed=0)
     return METHODS[name].train(images, _config(name), device=CPU, seed=0)
 
 
