@@ -11,7 +11,7 @@ SUPPLY := $(VENV)-supply
 UV_COMPILE := $(SUPPLY)/bin/uv pip compile --quiet --universal --generate-hashes --no-annotate \
 	--custom-compile-command "make lock"
 
-.PHONY: demo test test-slow test-browser explorer check format bench lock licences sbom clean
+.PHONY: demo test test-floats test-slow test-browser fuzz explorer check format bench lock licences sbom clean
 
 demo: $(VENV)/.installed            ## cluster real images end to end and write a report
 	$(BIN)/selfsort demo
@@ -20,12 +20,24 @@ demo: $(VENV)/.installed            ## cluster real images end to end and write 
 test: $(VENV)/.installed            ## the test suite
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 -m "not slow and not gpu and not browser"
 
+# What an older processor would add in another order; and one thread or two, that do not spin where others need the core.
+FLOATS := OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest -qq -m floats tests
+test-floats: $(VENV)/.installed     ## the tests that depend on rounding, as four kinds of processor round
+	OMP_NUM_THREADS=2 $(FLOATS)
+	OMP_NUM_THREADS=1 ATEN_CPU_CAPABILITY=default $(FLOATS)
+	OMP_NUM_THREADS=2 ONEDNN_MAX_CPU_ISA=SSE41 $(FLOATS)
+	OMP_NUM_THREADS=1 ATEN_CPU_CAPABILITY=default ONEDNN_MAX_CPU_ISA=SSE41 $(FLOATS)
+
 test-slow: $(VENV)/.installed       ## the tests that train for minutes
 	$(BIN)/python -m pytest -q -m "slow and not gpu and not browser"
 
 test-browser: $(VENV)/.installed    ## the report and the explorer in a real browser
 	command -v chromium > /dev/null && command -v chromedriver > /dev/null || apt-get install --yes --no-install-recommends chromium chromium-driver
 	$(BIN)/python -m pytest -q -m browser
+
+MINUTES ?= 30
+fuzz: $(VENV)/.installed            ## random commands on damaged input, others each time: make fuzz MINUTES=30
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.attacks.fuzz --minutes $(MINUTES)
 
 explorer:                           ## build the page of `selfsort explore` (needs Node; the result is committed)
 	npm --prefix explorer ci

@@ -43,7 +43,7 @@ from selfsort.classic.kmeans import kmeans
 from selfsort.improve.multistart import train_steadiest
 from selfsort.improve.regroup import is_due, mend
 from selfsort.improve.stability import judge_by
-from selfsort.learning.batches import PixelTensor, shuffled_batches
+from selfsort.learning.batches import PixelTensor, from_bytes, shuffled_batches
 from selfsort.learning.checkpoint import (
     pack_module,
     pack_optimizer,
@@ -333,9 +333,7 @@ class _Run:
         pool, config = self.pool, self.config
         assert pool is not None
         idx_B = batch_B.to(self.device)
-        l_BK, la_BK = self.net(
-            self.change(pool.rows[batch_B]) if pool.views is None else pool.views[idx_B].float().mul_(1 / 255)
-        )
+        l_BK, la_BK = self.net(self.change(pool.rows[batch_B]) if pool.views is None else from_bytes(pool.views[idx_B]))
         weighed = []
         if config.TI:
             weighed.append(("similarity", config.w_ti, similarity_loss(l_BK, pool.t[idx_B])))

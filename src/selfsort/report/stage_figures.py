@@ -146,13 +146,13 @@ def attention_figure(run: RunData) -> Figure | None:
     shown = [(i, row) for i, row in enumerate(found.rows.tolist()) if row in pictures][:8]
     if not shown:
         return None
-    soft = run.soft()
+    soft = run.soft(found.rows)
     figure, axes = picture_panels(3 * len(shown), columns=len(shown), width=1.2, height=1.2)
     for column, (i, row) in enumerate(shown):
         picture, mixed, bars = axes[column :: len(shown)]
         picture.imshow(pictures.drawable(row), cmap="gray", vmin=0, vmax=255)
         mixed.imshow(overlay(pictures.pixels(row), found.maps[i]))
-        bars.bar(np.arange(soft.shape[1]), soft[row])
+        bars.bar(np.arange(soft.shape[1]), soft[i])
         bars.set_ylim(0, 1)
         bars.set_yticks([])
         picture.axis("off")

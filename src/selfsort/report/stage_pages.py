@@ -196,7 +196,7 @@ def attention_table(run: RunData, pictures: Pictures) -> Html | None:
     found = attention(run)
     if found is None:
         return None
-    soft = run.soft()
+    soft = run.soft(found.rows)
     items: list[Html] = []
     for i, row in enumerate(found.rows.tolist()):
         if row not in pictures or len(items) >= MAX_ATTENTION:
@@ -205,7 +205,7 @@ def attention_table(run: RunData, pictures: Pictures) -> Html | None:
         name = run.table.names[row]
         bars = bar_chart(
             f"Cluster {int(run.table.labels[row])}",
-            soft[row].tolist(),
+            soft[i].tolist(),
             [str(c) for c in range(soft.shape[1])],
             alt=f"soft assignment of {name}",
             colours=[colour(c) for c in range(soft.shape[1])],

@@ -8,6 +8,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+import torch
+from threadpoolctl import threadpool_limits
+
 from selfsort import distributed
 from selfsort.config import parse_settings
 from selfsort.data import Dataset, ImageSpec, read_source
@@ -19,6 +22,9 @@ from selfsort.runs.folder import RunFolder
 from selfsort.runs.loop import Fit, Outcome, run_config
 from selfsort.runs.model import FEATURES_FROM, STARTED_FROM, continued, embed, load_featuriser
 from selfsort.types import Json
+
+_MAX_THREADS = 1024
+"""More than any machine has use for; a stranger's config.json must not start millions."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +52,8 @@ class Session:
     fit: Fit
     folder: RunFolder
     dataset: Dataset
+    remarks: tuple[str, ...] = ()
+    """What the user should know before it starts."""
 
     @property
     def recipe(self) -> str:
@@ -100,6 +108,8 @@ def _create(
 ) -> RunFolder:
     with RunFolder.creating(out or free_name(request), described) as folder:
         folder.write_json("ingest.json", dataset.ingest)
+        if dataset.paths is not None:
+            folder.save_names(dataset.names)
         if dataset.labels is not None:
             folder.save_truth(dataset.labels, dataset.label_names)
         if features_run is not None:
@@ -121,14 +131,8 @@ def _opened_by_all(create: Callable[[], RunFolder]) -> RunFolder:
 def resume(path: Path, *, source: str | None = None, device: str | None = None) -> Session:
     """Open an unfinished run and read its source again; other pixels than before are refused."""
     folder = RunFolder.open(path)
-    if folder.is_finished:
-        raise InvalidInput(
-            f"the run {path} is finished already. Expected an unfinished run. See it with: selfsort report {path}."
-        )
-    reading = Reading.from_json(folder.field("source", dict))
-    if source is not None:
-        reading = replace(reading, path=source)
-    dataset = reading.read()
+    folder.refuse_finished()
+    dataset = (reading := _source_of(folder, source)).read()
     if dataset.fingerprint != folder.field("fingerprint", str):
         raise InvalidInput(
             f"the images in {reading.path} are not those the run {path} was started with. "
@@ -148,18 +152,57 @@ def resume(path: Path, *, source: str | None = None, device: str | None = None) 
         config=method.config.from_json(folder.field("settings", dict)),
         device=torch_device,
         seed=folder.field("seed", int),
-        truth=dataset.labels,
+        truth=folder.truth(),
         names=dataset.names,
         folder=folder,
         featuriser=featuriser,
     )
-    return Session(fit, folder, dataset)
+    return Session(fit, folder, dataset, take_threads_of(folder))
+
+
+def take_threads_of(folder: RunFolder) -> tuple[str, ...]:
+    """Compute with as many threads as a run was started with, because another number rounds differently.
+
+    Left alone among several processes, whose number is not kept and changes the result as well.
+    """
+    here = torch.get_num_threads()
+    if "threads" not in folder.config or distributed.world_size() > 1:
+        return ()
+    recorded = folder.field("threads", int)
+    if not 1 <= recorded <= _MAX_THREADS:
+        raise invalid("threads in config.json", f"be from 1 to {_MAX_THREADS}", recorded, "Restore the file.")
+    if recorded == here:
+        return ()
+    torch.set_num_threads(recorded)
+    threadpool_limits(recorded)  # those of NumPy, SciPy and scikit-learn
+    return (
+        f"threads: {recorded}, as the run was started with, and not {here}, as this process was: another number would "
+        "change the result.",
+    )
+
+
+def _source_of(folder: RunFolder, named: str | None) -> Reading:
+    """Say where an unfinished run's images are; the labels for scoring are in the folder."""
+    source = folder.field("source", dict)
+    if named is not None:
+        return replace(Reading.from_json(source), path=named, labels=None, labels_from_folders=False)
+    kind, names = folder.source_kind, folder.names()
+    if names is None and kind in ("folder", "list"):
+        raise InvalidInput(
+            f"the run {folder.path} does not say which pictures it was started with. Expected its names.csv, or the "
+            f"source. Name it: selfsort fit SOURCE --resume {folder.path}."
+        )
+    return Reading.from_run(source, kind, names or (), folder.field("image", dict))
 
 
 def reading_like(earlier: RunFolder, given: Reading | None) -> Reading:
     """How to read images for a run that goes on from another: its own source, or a new one in the same form."""
     if given is None:
-        return Reading.from_json(earlier.field("source", dict))
+        source, image = earlier.field("source", dict), earlier.field("image", dict)
+        reading = Reading.from_run(source, earlier.source_kind, earlier.label_table().names, image)
+        return replace(
+            reading, labels=source.get("labels"), labels_from_folders=bool(source.get("labels_from_folders"))
+        )
     spec = ImageSpec.from_json(earlier.field("image", dict))
     size = given.size if given.size is not None else min(spec.height, spec.width)
     channels: Literal[1, 3] = 1 if spec.channels == 1 else 3

@@ -21,7 +21,8 @@ import torch
 from selfsort import __version__, distributed
 from selfsort.config import Config
 from selfsort.data import ImageSpec
-from selfsort.errors import Interrupted, InvalidInput, TrainingFailed, invalid
+from selfsort.errors import CannotWrite, Interrupted, InvalidInput, TrainingFailed, invalid
+from selfsort.learning.checkpoint import weights_within
 from selfsort.methods.recipes import Choice
 from selfsort.metrics.external import match_clusters, scores
 from selfsort.metrics.internal import collapse_warnings, size_report
@@ -79,7 +80,7 @@ class Fit:
             try:
                 return self._run()
             except InvalidInput:
-                # The method refused the images before its first step: there is nothing to go on from.
+                # The method refused the images before its first step: a new run has nothing to go on from.
                 if self.folder is not None and is_held and not self.folder.events():
                     self.folder.discard()
                 raise
@@ -91,7 +92,7 @@ class Fit:
         folder = self.folder if distributed.is_main() else None
         saved_at = started
         events: list[Json] = []
-        for snapshot in self._snapshots(resume):
+        for snapshot in self._going_on(resume):
             elapsed = earlier + time.monotonic() - started
             event = self._event(snapshot, elapsed)
             events.append(event)
@@ -151,6 +152,26 @@ class Fit:
         for event in events:
             self._said.update(dict.fromkeys(event.get("warnings", ())))
         return (found[1], float(events[-1].get("elapsed", 0.0)) if events else 0.0) if found else (None, 0.0)
+
+    def _going_on(self, resume: State | None) -> Iterator[Snapshot]:
+        """Yield the snapshots; what a damaged state makes a method raise before the first one is told as such."""
+        if resume is None:
+            yield from self._snapshots(None)
+            return
+        try:
+            with weights_within(sum(array.nbytes for array in resume.arrays.values())):
+                snapshots = self._snapshots(resume)
+                first = next(snapshots)
+        except (InvalidInput, Interrupted, CannotWrite):
+            raise
+        except Exception as error:
+            reason = (str(error).splitlines() or [""])[0][:120]
+            raise InvalidInput(
+                f"the run cannot go on from its saved state ({type(error).__name__}: {reason}). Expected what selfsort "
+                "fit wrote. It was changed or damaged: restore it, or start a new run."
+            ) from error
+        yield first
+        yield from snapshots
 
     def _snapshots(self, resume: State | None) -> Iterator[Snapshot]:
         if self.featuriser is None or self.method.train_on_features is None:
@@ -248,13 +269,18 @@ def pick_thumbnails(
 
 
 def shrink(pixels_NHWC: U8, side: int = 64) -> U8:
-    """Bring pictures to at most `side` pixels by averaging whole blocks: no resampling library, no blur."""
+    """Bring pictures to at most `side` pixels by averaging whole blocks: no resampling library, no blur.
+
+    A side that is shorter than a block becomes one pixel: a thin picture is still a picture.
+    """
     n, height, width, channels = pixels_NHWC.shape
     step = -(-max(height, width) // side)
     if step == 1:
         return pixels_NHWC
-    cut = pixels_NHWC[:, : height // step * step, : width // step * step]
-    blocks = cut.reshape(n, height // step, step, width // step, step, channels)
+    down, across = min(step, height), min(step, width)
+    rows, columns = height // down, width // across
+    cut = pixels_NHWC[:, : rows * down, : columns * across]
+    blocks = cut.reshape(n, rows, down, columns, across, channels)
     small: U8 = np.rint(blocks.mean(axis=(2, 4))).astype(np.uint8)
     return small
 

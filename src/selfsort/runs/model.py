@@ -13,8 +13,9 @@ import torch
 from selfsort.data import ImageSpec, conform
 from selfsort.errors import InvalidInput
 from selfsort.improve import self_label
+from selfsort.learning.checkpoint import weights_within
 from selfsort.methods.registry import find_method
-from selfsort.runs.folder import RunFolder
+from selfsort.runs.folder import FORMAT, RunFolder
 from selfsort.types import F32, Assignment, FeatureModel, Images, Method, Model, NetworkModel, State
 
 FEATURES_FROM, STARTED_FROM = "features_from", "started_from"
@@ -96,15 +97,21 @@ def _restore(folder: RunFolder, device: torch.device) -> Model:
 
 def _rebuilt(folder: RunFolder, restore: Callable[[State], Model]) -> Model:
     """Turn the errors of a damaged model file into our own."""
+    state = folder.read_state("model.safetensors")
     try:
-        return restore(folder.read_state("model.safetensors"))
+        with weights_within(sum(array.nbytes for array in state.arrays.values())):
+            return restore(state)
     except InvalidInput:
         raise
-    except (KeyError, TypeError, ValueError, IndexError) as error:
+    except Exception as error:  # whatever a method stumbles over, it has never seen the settings with these arrays
         raise InvalidInput(
-            f"the model of {folder.path} cannot be rebuilt ({error!r}). Expected what selfsort fit wrote. "
+            f"the model of {folder.path} cannot be rebuilt ({_in_short(error)}). Expected what selfsort fit wrote. "
             "The folder was changed or damaged: run selfsort fit again."
         ) from error
+
+
+def _in_short(error: Exception) -> str:
+    return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0][:120]}"
 
 
 def embed(folder: RunFolder, source: RunFolder, name: str) -> None:
@@ -116,8 +123,8 @@ def embed(folder: RunFolder, source: RunFolder, name: str) -> None:
         )
     # A second stage's model is whole; what it began with is not needed any more.
     described = {key: value for key, value in source.config.items() if key not in ("format", STARTED_FROM)}
-    inner = RunFolder.create(folder.path / name, described)
-    inner.write_state("model.safetensors", source.read_state("model.safetensors"))
+    folder.write_state(f"{name}/model.safetensors", source.read_state("model.safetensors"))
+    folder.write_json(f"{name}/config.json", {"format": FORMAT, **described})
 
 
 def apply_in_chunks(model: Model, images: Images, chunk: int = 4096, layer: str = "top") -> Assignment:
