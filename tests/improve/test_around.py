@@ -140,7 +140,7 @@ class TestRegrouping:
 
     def test_a_longer_interval_than_between_snapshots(self) -> None:
         method, config = configured("gatcluster")
-        config = replace(config, eval_every=2)
+        config = replace(config, **{"eval_every": 2})
         improve = ImproveConfig(regroup_every=3)
         taken = train_improved(method, IMAGES, config, improve, device=CPU, seed=0)
         assert ["regrouped" in snapshot.event for snapshot in taken] == [False, True, False, False]

@@ -407,12 +407,13 @@ class TestRuns:
             done = selfsort("fit", *words, "--device", "cpu", "--out", "never")
             assert (done.code, part in done.err) == (2, True), done.err
             assert not Path("never").exists()
-        for words, part in (
+        wrong: tuple[tuple[tuple[object, ...], str], ...] = (
             ((first, source, "--stage", "self-lable"), "Did you mean self-label?"),
             ((first, source, "--set", "improve.starts=2"), "do not go with self-label"),
             ((first, "--labels", source), "labels are read with SOURCE"),
-        ):
-            done = selfsort("refine", *words, "--device", "cpu", "--out", "never")
+        )
+        for options, part in wrong:
+            done = selfsort("refine", *options, "--device", "cpu", "--out", "never")
             assert (done.code, part in done.err) == (2, True), done.err
             assert not Path("never").exists()
 

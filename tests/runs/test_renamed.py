@@ -21,18 +21,23 @@ from selfsort.runs.renamed import (
 )
 
 
+def names_of(method: str) -> set[str]:
+    own = find_kind(method).config.from_json({"n_clusters": 2}).to_json()
+    return {*own, *(f"improve.{setting}" for setting in ImproveConfig().to_json())}
+
+
 def test_the_table_leads_from_names_that_are_gone_to_names_that_are_there() -> None:
-    for table in (RENAMED, VALUES, SWITCHES, REMOVED):
-        for name, rows in table.items():
-            own = set(find_kind(name).config.from_json({"n_clusters": 2}).to_json())
-            known = own | {f"improve.{setting}" for setting in ImproveConfig().to_json()}
-            assert table is VALUES or not own & set(rows)
-            if table in (RENAMED, SWITCHES):
-                assert set(rows.values()) <= known
-            if table is VALUES:
-                for setting, values in rows.items():
-                    for value in values.values():
-                        find_kind(name).config.from_json({"n_clusters": 2, setting: value})
+    for method, rows in (*RENAMED.items(), *SWITCHES.items()):
+        assert set(rows.values()) <= names_of(method)
+        assert not set(rows) & names_of(method)
+    for method, gone in REMOVED.items():
+        assert not set(gone) & names_of(method)
+    for method, values in VALUES.items():
+        for setting, pairs in values.items():
+            for old, new in pairs.items():
+                find_kind(method).config.from_json({"n_clusters": 2, setting: new})
+                with pytest.raises(InvalidInput):
+                    find_kind(method).config.from_json({"n_clusters": 2, setting: old})
 
 
 @pytest.mark.parametrize(

@@ -146,7 +146,7 @@ def fit(
             _refuse_changes(context)
             session = sessions.resume(resume, source=source, device=None if device == "auto" else device)
         else:
-            if self_label is not None:
+            if self_label is not None and _is_main():
                 _say_aside("--self-label RUN is now: selfsort refine RUN. It works here for one release.")
             earlier = _earlier_run(self_label, start_from, method)
             reading = None
