@@ -28,6 +28,8 @@ def test_settings_beat_the_recipe_and_unknown_ones_name_the_nearest() -> None:
     assert settled.choice.reason.startswith("chosen")
     with pytest.raises(InvalidInput, match=r"got 'n_restart'. Did you mean n_restarts\?"):
         settle(kmeans, 4, {"n_restart": 2}, shape=(8, 8, 1), device=CPU)
+    with pytest.raises(InvalidInput, match="do not go with kmeans"):  # before any image is read
+        settle(kmeans, 4, {"improve.starts": 2}, shape=(8, 8, 1), device=CPU)
     with pytest.raises(InvalidInput, match=r"one that ImproveConfig has; got 'start'. Did you mean starts\?"):
         settle(DAC, 4, {"improve.start": 2}, shape=(8, 8, 1), device=CPU)
 

@@ -19,7 +19,7 @@ from selfsort.improve.multistart import train_most_stable
 from selfsort.improve.regroup import is_due, regroup_and_teach
 from selfsort.improve.stability import stability_of
 from selfsort.learning.trainee import Trainee
-from selfsort.types import Images, Improvable, Method, Snapshot, State
+from selfsort.types import Images, Improvable, Method, Snapshot, Stage, State
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,11 +42,11 @@ class ImproveConfig(Settings):
         return self.starts > 1 or self.regroup_every > 0
 
 
-def check_improvable(method: Method, improve: ImproveConfig) -> None:
-    """Refuse to improve a method that does not let itself be improved."""
-    if improve.is_on and method.improvable is None:
+def check_improvable(kind: Method | Stage, improve: ImproveConfig) -> None:
+    """Refuse to improve a method that does not let itself be improved; stages never do."""
+    if improve.is_on and (isinstance(kind, Stage) or kind.improvable is None):
         raise InvalidInput(
-            f"improve.starts and improve.regroup_every do not go with {method.name}. Expected a method whose network "
+            f"improve.starts and improve.regroup_every do not go with {kind.name}. Expected a method whose network "
             "itself labels the images all through its training, such as dac, gatcluster or secu. Leave them out."
         )
 

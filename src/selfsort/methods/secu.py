@@ -83,7 +83,7 @@ class SeCuConfig(Config):
     width: int = setting(32, "channels of the first stage of the small encoder")
     dim: int = setting(128, "length of the features (D)", "paper")
     with_predictor: bool = setting(False, "three-layer projection and a predictor behind it, as for ImageNet", "paper")
-    centred: bool = setting(False, "batch normalisation at the end of the projection; steadier in short training")
+    centred: bool = setting(False, "batch normalisation at the end of the projection; more stable in short training")
     n_heads: int = setting(10, "heads; head h has h times as many centres as clusters asked for", "paper")
     epochs: int = setting(400, "passes over the images after epoch 0", "paper")
     warmup: int = setting(10, "of these, epochs in which the learning rate rises", "code")

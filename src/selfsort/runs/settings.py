@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from selfsort.config import Config, parse_settings
-from selfsort.improve.around import ImproveConfig
+from selfsort.improve.around import ImproveConfig, check_improvable
 from selfsort.methods.recipes import Choice, choose_recipe
 from selfsort.runs.folder import RunFolder
 from selfsort.runs.renamed import IMPROVE, refuse_removed, renamings, split, today
@@ -56,7 +56,9 @@ def settle(
     given = today(kind.name, settings)
     refuse_removed(kind.name, given)
     own, around = split({**choice.recipe.settings, **given, "n_clusters": n_clusters})
-    return Settled(kind.config.from_json(own), ImproveConfig.from_json(around), choice)
+    config, improve = kind.config.from_json(own), ImproveConfig.from_json(around)
+    check_improvable(kind, improve)
+    return Settled(config, improve, choice)
 
 
 def stored_settings(kind: Method | Stage, folder: RunFolder) -> tuple[Config, ImproveConfig]:
