@@ -31,6 +31,8 @@ FROZEN = {
     "fit": """SOURCE --clusters --method --recipe --set --seed --size --fit --gray/--color --where --labels
         --labels-from-folders --features --self-label --start-from --max-bad --memory --device --out --resume
         --max-minutes --json""",
+    "refine": """RUN SOURCE --stage --recipe --set --seed --labels --labels-from-folders --device --out --max-minutes
+        --json""",
     "predict": "RUN SOURCE --out --max-bad --device --json",
     "score": "RUN --labels --json",
     "report": "RUNS --out --figures",
@@ -391,6 +393,14 @@ class TestAfterwards:
             registry.METHODS
         )
         assert "n_restarts" in selfsort("methods", "kmeans").out
+        assert [row["name"] for row in json.loads(selfsort("methods", "--json").out)["stages"]] == ["self-label"]
+        assert "min_agreement" in selfsort("methods", "self-label").out
+        improvable = json.loads(selfsort("methods", "dac", "--json").out)["settings"]
+        assert [row["name"] for row in improvable][-3:] == [
+            "improve.starts",
+            "improve.start_length",
+            "improve.regroup_every",
+        ]
         settings = json.loads(selfsort("methods", "kmeans", "--json").out)["settings"]
         assert [row["name"] for row in settings] == ["n_clusters", "centre", "n_restarts", "max_iterations"]
         assert_refused(selfsort("methods", "kmeens"), "Did you mean kmeans?")

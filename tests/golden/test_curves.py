@@ -25,7 +25,7 @@ from selfsort.data.synthetic import shapes
 from selfsort.improve import self_label
 from selfsort.methods import _secu_balance, dac, dbc, gatcluster, jule, secu
 from selfsort.methods.registry import METHODS
-from selfsort.types import Arrays, Clustering, NetworkModel, Snapshot
+from selfsort.types import Arrays, Clustering, FinishedRun, Snapshot
 
 Curves = dict[str, list[float]]
 
@@ -50,12 +50,11 @@ CLOCK = ("seconds", "images_per_second")
 def snapshots(name: str) -> Iterator[Snapshot]:
     """Train a method on a few drawings."""
     images, _ = shapes(12, size=16, seed=1, n_classes=N_CLUSTERS)
-    if name == self_label.NAME:
+    if name == self_label.STAGE.name:
         *_, last = snapshots(REFINED)
         assert last.result is not None
         model = METHODS[REFINED].restore(_config(REFINED), last.result.model, device=CPU)
-        assert isinstance(model, NetworkModel)
-        return self_label.train_from(model, images, SELF_LABEL, device=CPU, seed=0)
+        return self_label.train(FinishedRun(REFINED, model), images, SELF_LABEL, device=CPU, seed=0)
     return METHODS[name].train(images, _config(name), device=CPU, seed=0)
 
 
@@ -117,7 +116,7 @@ def test_the_curves_are_what_they_were(name: str) -> None:
 
 
 def test_every_method_that_trains_is_recorded() -> None:
-    assert set(GOLDEN) == {*TRAINED, self_label.NAME}
+    assert set(GOLDEN) == {*TRAINED, self_label.STAGE.name}
 
 
 @pytest.mark.parametrize("factor", [1.01, -1])
@@ -159,6 +158,6 @@ def test_a_curve_that_is_missing_or_no_number_has_moved() -> None:
 if __name__ == "__main__":
     recorded = {
         name: {key: [float(f"{value:.12g}") for value in values] for key, values in curves(name).items()}
-        for name in sorted([*TRAINED, self_label.NAME])
+        for name in sorted([*TRAINED, self_label.STAGE.name])
     }
     CURVES.write_text(json.dumps(recorded, indent=1) + "\n")

@@ -53,9 +53,9 @@ def test_of_several_starts_the_one_that_went_on_is_drawn(tmp_path: Path) -> None
     for step, (start, loss, more) in enumerate(
         [
             (1, 9.0, {}),
-            (1, 8.0, {"steadiness": 1.5}),
+            (1, 8.0, {"stability": 1.5}),
             (2, 5.0, {}),
-            (2, 4.0, {"steadiness": 2.0}),
+            (2, 4.0, {"stability": 2.0}),
             (3, 7.0, {}),
             (3, 6.0, {"steadiness": 0.5}),
             (2, 3.0, {}),
@@ -70,4 +70,4 @@ def test_of_several_starts_the_one_that_went_on_is_drawn(tmp_path: Path) -> None
     assert (list(lines["loss"].x), list(lines["loss"].y)) == ([3, 4, 7], [5, 4, 3])
     page = parse_text(curves(run) or "")
     assert "Start 2 went on" in page.text_of_all
-    assert [e.text for e in page.all("figcaption")] == ["Loss", "Steadiness of the starts"]
+    assert [e.text for e in page.all("figcaption")] == ["Loss", "Stability of the starts"]

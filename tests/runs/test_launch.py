@@ -237,12 +237,12 @@ class TestResume:
     ) -> None:
         threads = torch.get_num_threads()
         folder = start(request_for(npz), tmp_path / "run").folder
-        assert resume(folder.path).remarks == ()
+        assert resume(folder.path).notes == ()
         folder.write_json("config.json", {**folder.config, "threads": threads + 1})
         limits: list[int] = []
         monkeypatch.setattr(session, "threadpool_limits", limits.append)
         try:
-            (remark,) = resume(folder.path).remarks
+            (remark,) = resume(folder.path).notes
             assert torch.get_num_threads() == threads + 1
         finally:
             torch.set_num_threads(threads)

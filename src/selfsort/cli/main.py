@@ -140,7 +140,7 @@ def fit(
         str | None, typer.Option(help="Cluster the features of another run (RUN or RUN:layer) in place of pixels.")
     ] = None,
     self_label: Annotated[
-        Path | None, typer.Option(help="Refine this finished run by its own confident answers.", show_default=False)
+        Path | None, typer.Option(help="The same as: selfsort refine RUN.", show_default=False)
     ] = None,
     start_from: Annotated[
         Path | None, typer.Option(help="Begin with the network of this finished run.", show_default=False)
@@ -163,6 +163,8 @@ def fit(
             _refuse_changes(context)
             session = sessions.resume(resume, source=source, device=None if device == "auto" else device)
         else:
+            if self_label is not None and _is_main():
+                _say_aside("--self-label RUN is now: selfsort refine RUN. It works here for one release.")
             earlier = _earlier_run(self_label, start_from, method)
             reading = None
             if source is not None:
@@ -186,7 +188,8 @@ def fit(
             request = sessions.Request(
                 reading=reading,
                 clusters=sessions.parse_clusters(clusters),
-                method="self-label" if self_label is not None else method or DEFAULT_METHOD,
+                method=method or DEFAULT_METHOD,
+                stage=None if self_label is None else "self-label",
                 recipe=recipe,
                 settings=tuple(set_ or ()),
                 seed=seed,
@@ -196,6 +199,52 @@ def fit(
             )
             session = sessions.start(request, out)
         _fit_and_tell(context, session, max_minutes, json_)
+
+
+@app.command()
+def refine(
+    context: typer.Context,
+    run: RunArgument,
+    source: Annotated[
+        str | None, typer.Argument(help="Other images in the same form; default: those of the run.", show_default=False)
+    ] = None,
+    stage: Annotated[str, typer.Option(help="What to do with it; `selfsort methods` lists the stages.")] = "self-label",
+    recipe: Annotated[str, typer.Option(help="A named set of settings; auto fits it to the machine.")] = "auto",
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="One of the stage's settings.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Decides every random draw.")] = 0,
+    labels: LabelsOption = None,
+    labels_from_folders: Annotated[
+        bool, typer.Option("--labels-from-folders", help="Score against the names of the subfolders.")
+    ] = False,
+    device: DeviceOption = "auto",
+    out: Annotated[Path | None, typer.Option("--out", help="Run folder to write.", show_default=False)] = None,
+    max_minutes: Annotated[float | None, typer.Option(min=0, help="Stop after this long; resumable.")] = None,
+    json_: JsonOption = False,
+) -> None:
+    """Go on from a finished run: a second stage makes a new run of it. The first one stays as it is."""
+    from selfsort.data.options import Reading
+    from selfsort.runs import launch as sessions
+
+    with _job(device), _progress_bars():
+        earlier = sessions.open_finished(run)
+        given = None
+        if source is not None:
+            given = Reading(path=source, labels=labels, labels_from_folders=labels_from_folders)
+        elif labels is not None or labels_from_folders:
+            raise InvalidInput("labels are read with SOURCE, and there is none. Expected both. Name the images too.")
+        request = sessions.Request(
+            reading=sessions.reading_like(earlier, given),
+            clusters=earlier.n_clusters,
+            stage=stage,
+            recipe=recipe,
+            settings=tuple(set_ or ()),
+            seed=seed,
+            start_from=earlier,
+            device=device,
+        )
+        _fit_and_tell(context, sessions.start(request, out), max_minutes, json_)
 
 
 def _earlier_run(self_label: Path | None, start_from: Path | None, method: str | None) -> RunFolder | None:
@@ -229,14 +278,14 @@ def _fit_and_tell(context: typer.Context, session: Session, max_minutes: float |
     context.meta[_RUN] = session.folder
     session.fit.max_seconds = None if max_minutes is None else max_minutes * 60
     say = _say_aside if as_json and _is_main() else _say
+    for note in session.notes if _is_main() else ():
+        _say_aside(note)
     skipped = len(session.dataset.ingest.get("skipped", ()))
     say(
         f"{len(session.dataset.images)} images"
         + (f" ({skipped} unreadable skipped, see ingest.json)" if skipped else "")
         + f", {session.fit.config.n_clusters} clusters, method {session.fit.method.name}, recipe {session.recipe}"
     )
-    for remark in session.remarks:
-        say(remark)
     try:
         outcome = session.fit.run()
     except CannotWrite as error:
@@ -394,28 +443,40 @@ def methods(
     name: Annotated[str | None, typer.Argument(help="Show one method's settings.", show_default=False)] = None,
     json_: JsonOption = False,
 ) -> None:
-    """List the methods, or one method's settings with defaults and where they come from."""
-    from dataclasses import asdict
+    """List the methods and stages, or the settings of one with defaults and where they come from."""
+    from dataclasses import asdict, replace
 
     from selfsort.config import describe
+    from selfsort.improve.around import ImproveConfig
+    from selfsort.improve.stages import STAGES
     from selfsort.methods.recipes import recipes_of
-    from selfsort.methods.registry import METHODS, find_method
+    from selfsort.methods.registry import METHODS
+    from selfsort.runs.model import find_kind
 
+    columns = ("name", "summary", "source")
     if name is None:
-        rows = [(method.name, method.summary, method.source) for method in METHODS.values()]
+        kinds = {
+            title: [tuple(getattr(kind, column) for column in columns) for kind in table.values()]
+            for title, table in (("methods", METHODS), ("stages", STAGES))
+        }
         if json_:
-            _print_json({"methods": [dict(zip(("name", "summary", "source"), row, strict=True)) for row in rows]})
+            _print_json(
+                {title: [dict(zip(columns, row, strict=True)) for row in rows] for title, rows in kinds.items()}
+            )
         else:
-            _table(("method", "what it does", "source"), rows)
+            _table(("method", "what it does", "source"), kinds["methods"])
+            _table(("stage", "what selfsort refine RUN does with it", "source"), kinds["stages"])
         return
-    method = find_method(name)
-    settings, recipes = describe(method.config), recipes_of(name)
+    kind = find_kind(name)
+    settings, recipes = describe(kind.config), recipes_of(name)
+    if getattr(kind, "improvable", None) is not None:
+        settings += [replace(setting, name=f"improve.{setting.name}") for setting in describe(ImproveConfig)]
     if json_:
         _print_json(
             {"name": name, "settings": [asdict(s) for s in settings], "recipes": [recipe.name for recipe in recipes]}
         )
         return
-    _say(f"{method.name}: {method.summary} ({method.source})")
+    _say(f"{kind.name}: {kind.summary} ({kind.source})")
     _table(
         ("setting", "default", "meaning", "must be", "from"),
         [(s.name, s.default, s.doc, s.type, s.source) for s in settings],

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from selfsort.learning.checkpoint import borrow
-from selfsort.nets.norm import even_light
+from selfsort.nets.norm import standardised
 from selfsort.types import Images
 
 
@@ -24,10 +24,10 @@ class PixelTensor:
     which is the faster layout for convolutions on a CPU.
     """
 
-    def __init__(self, images: Images, device: torch.device, *, is_even: bool = False) -> None:
-        """Borrow the images; with `is_even` their brightness and contrast are made the same."""
+    def __init__(self, images: Images, device: torch.device, *, is_standardised: bool = False) -> None:
+        """Borrow the images; with `is_standardised` their brightness and contrast are made the same."""
         self._bytes_NHWC = borrow(images.pixels)
-        self.device, self.is_even = device, is_even
+        self.device, self.is_standardised = device, is_standardised
 
     def __len__(self) -> int:
         return len(self._bytes_NHWC)
@@ -39,7 +39,7 @@ class PixelTensor:
     def floats(self, idx: Tensor) -> Tensor:
         """Return the batch scaled to [0, 1]."""
         x_BCHW = from_bytes(self.bytes(idx))
-        return even_light(x_BCHW) if self.is_even else x_BCHW
+        return standardised(x_BCHW) if self.is_standardised else x_BCHW
 
     def chunks(self, size: int) -> Iterator[Tensor]:
         """Walk over all images in order: index tensors of at most `size`."""

@@ -19,8 +19,9 @@ from scipy.sparse import csr_array, diags_array, hstack
 from scipy.sparse.csgraph import min_weight_full_bipartite_matching
 
 from selfsort.errors import invalid
+from selfsort.metrics.information import information_of_cells
 from selfsort.metrics.labels import check_label_pair, is_tabular, number_labels
-from selfsort.types import F64, I64
+from selfsort.types import I64
 
 Normaliser = Literal["geometric", "arithmetic", "max", "min"]
 
@@ -220,20 +221,12 @@ def _nmi(table: Contingency, normaliser: Normaliser) -> float:
         "max": max(entropy_p, entropy_t),
         "min": min(entropy_p, entropy_t),
     }
-    return min(1.0, _mutual_information(table) / means[normaliser])
+    return min(1.0, information_of_cells(table.row_idx, table.column_idx, table.counts) / means[normaliser])
 
 
 def _entropy(sizes: I64) -> float:
     share = sizes / sizes.sum()
     return float(-(share * np.log(share)).sum())
-
-
-def _mutual_information(table: Contingency) -> float:
-    log_p: F64 = np.log(table.predicted_sizes)
-    log_t: F64 = np.log(table.truth_sizes)
-    gain_M = np.log(table.counts) + np.log(table.n_items) - log_p[table.row_idx] - log_t[table.column_idx]
-    # Independent labellings have none, but rounding may leave a trace below zero.
-    return max(0.0, float((table.counts / table.n_items * gain_M).sum()))
 
 
 def _ari(table: Contingency) -> float:

@@ -14,7 +14,7 @@ MAX_POINTS = 400
 
 # Book-keeping, and what has a section of its own.
 _LEFT_OUT = frozenset({"step", "total", "elapsed", "seconds", "images_per_second", "skipped_batches"}) | frozenset(
-    {"upper", "lower", "selected_fraction", "size_lower", "size_upper", "start", "steadiness"}
+    {"upper", "lower", "selected_fraction", "size_lower", "size_upper", "start", "stability", "steadiness"}
 )
 
 _TITLES = {**SCORE_NAMES, "lr": "Learning rate"}
@@ -50,12 +50,12 @@ def _starts(run: RunData) -> Html:
     numbers = [str(start) for start in run.starts]
     best = max(run.starts, key=lambda start: run.starts[start])
     caption = (
-        f"Start {best} went on; the other curves are its own. Steadiness: how much the label of one changed copy of an "
-        "image tells of that of another."
+        f"Start {best} went on; the other curves are its own. Stability under augmentation: how much the label of one "
+        "augmented copy of an image tells of that of another."
     )
-    alt = f"{len(numbers)} starts, start {best} the steadiest"
+    alt = f"{len(numbers)} starts, start {best} the most stable"
     return bar_chart(
-        "Steadiness of the starts", list(run.starts.values()), numbers, alt=alt, x_title="start", caption=caption
+        "Stability of the starts", list(run.starts.values()), numbers, alt=alt, x_title="start", caption=caption
     )
 
 

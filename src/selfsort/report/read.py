@@ -40,7 +40,7 @@ class RunData:
     skipped: list[Json]
     thumbnails: Thumbnails | None
     starts: dict[int, float] = field(default_factory=dict)
-    """Steadiness of each start, if there were several."""
+    """Stability of each start, if there were several."""
     truth: I64 | None = None
     class_names: dict[int, str] = field(default_factory=dict)
     matching: dict[int, int] = field(default_factory=dict)
@@ -165,9 +165,9 @@ def number(value: Any) -> float | None:
 
 
 def _starts(steps: list[Json]) -> dict[int, float]:
-    """Return what the last step of every start says of its steadiness."""
-    found = ((number(step.get("start")), number(step.get("steadiness"))) for step in steps)
-    return {int(start): steadiness for start, steadiness in found if start is not None and steadiness is not None}
+    """Return what the last step of every start says of its stability, by its old name in older runs."""
+    found = ((number(step.get("start")), number(step.get("stability", step.get("steadiness")))) for step in steps)
+    return {int(start): value for start, value in found if start is not None and value is not None}
 
 
 def _read_optional(folder: RunFolder, name: str) -> Json:

@@ -1,6 +1,7 @@
 """The run folder: everything about one run on disk, written whole or not at all, nothing pickled.
 
-    config.json      method, every setting, seed, versions, fingerprint of the data; format version
+    config.json      method, every setting, seed, versions, fingerprint of the data; format version. Settings
+                     written under older names are read under those of today
     events.jsonl     one line per epoch or merge round, then one line with how it ended
     labels.csv       name, cluster, confidence: written last, so its presence means "finished"
     features.npy  soft.npy  model.safetensors  extras.safetensors  ingest.json  metrics.json
@@ -38,6 +39,7 @@ from safetensors import safe_open
 from safetensors.numpy import save as to_safetensors
 
 from selfsort.errors import CannotWrite, InvalidInput, MissingData
+from selfsort.runs.renamed import update_config
 from selfsort.types import F32, I64, U8, Arrays, Clustering, Json, State
 
 fcntl: ModuleType | None
@@ -182,6 +184,7 @@ class RunFolder:
             )
         for key, kind in (("method", str), ("settings", dict), ("seed", int), ("image", dict)):
             run.field(key, kind)
+        run.config = update_config(run.config)
         for inner in ("features_from", "started_from"):
             if inner in run.config and not (path / inner).is_dir():
                 raise _damaged(path / inner, "it is missing")

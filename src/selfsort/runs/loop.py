@@ -22,6 +22,7 @@ from selfsort import __version__, distributed
 from selfsort.config import Config
 from selfsort.data import ImageSpec
 from selfsort.errors import CannotWrite, Interrupted, InvalidInput, TrainingFailed, invalid
+from selfsort.improve.around import ImproveConfig, check_improvable, train_improved
 from selfsort.learning.checkpoint import weights_within
 from selfsort.methods.recipes import Choice
 from selfsort.metrics.external import match_clusters, scores
@@ -63,6 +64,8 @@ class Fit:
     """For scoring only: never handed on to the method."""
     names: Sequence[str] | None = None
     folder: RunFolder | None = None
+    improve: ImproveConfig = field(default_factory=ImproveConfig)
+    """Several starts and regrouping, around the method."""
     featuriser: Callable[[Images], F32] | None = None
     """Another run's network, whose features are clustered in place of pixels."""
     max_seconds: float | None = None
@@ -131,6 +134,7 @@ class Fit:
                 f"{self.method.name} learns its own features, so --features cannot be used with it. "
                 "Expected a classical method. Choose for example --method ac-gdl or kmeans."
             )
+        check_improvable(self.method, self.improve)
         if distributed.world_size() > 1 and not self.method.is_shareable:
             raise InvalidInput(
                 f"{self.method.name} cannot be trained by several processes. Expected one of those that can, such as "
@@ -175,7 +179,15 @@ class Fit:
 
     def _snapshots(self, resume: State | None) -> Iterator[Snapshot]:
         if self.featuriser is None or self.method.train_on_features is None:
-            return self.method.train(self.images, self.config, device=self.device, seed=self.seed, resume=resume)
+            return train_improved(
+                self.method,
+                self.images,
+                self.config,
+                self.improve,
+                device=self.device,
+                seed=self.seed,
+                resume=resume,
+            )
         features = self.featuriser(self.images)
         return self.method.train_on_features(features, self.config, device=self.device, seed=self.seed, resume=resume)
 
@@ -292,6 +304,7 @@ def run_config(fit: Fit, choice: Choice, spec: ImageSpec, *, fingerprint: str, s
         "selfsort": __version__,
         "method": fit.method.name,
         "settings": fit.config.to_json(),
+        **({"improve": fit.improve.to_json()} if fit.method.improvable is not None else {}),
         "seed": fit.seed,
         "recipe": {"name": choice.recipe.name, "reason": choice.reason, "source": choice.recipe.source},
         "image": spec.to_json(),
