@@ -52,11 +52,7 @@ def in_full(settings: list[SettingInfo]) -> str:
 
 
 def cell(text: str) -> str:
-    r"""Return a text that Markdown shows as it is.
-
-    >>> print(cell("DAC*, a | b"))
-    DAC\*, a \| b
-    """
+    """Return a text that Markdown shows as it is."""
     return re.sub(r"([*|_<])", r"\\\1", text)
 
 

@@ -77,6 +77,9 @@ class TestGenerated:
         assert (fresh[:7], fresh[-6:]) == ("before\n", "after\n")
         assert generate.refreshed(fresh) == fresh
 
+    def test_marks_of_markdown_are_text_in_a_cell(self) -> None:
+        assert generate.cell("DAC*, a | b, x_y") == r"DAC\*, a \| b, x\_y"
+
     @pytest.mark.parametrize("page", METHOD_PAGES, ids=name_of)
     def test_every_method_page_has_its_settings(self, page: Path) -> None:
         assert f"<!-- generated: settings {page.stem} -->" in section(page.read_text(encoding="utf-8"), "Settings")
