@@ -62,17 +62,22 @@ _MockObject.__or__ = _MockObject.__ror__ = stand_in
 
 def as_rst(app: Sphinx, what: str, name: str, thing: object, options: Any, lines: list[str]) -> None:
     """Turn a docstring, which is written to be read as it is, into reStructuredText."""
-    lines[:] = [line if line.startswith(" ") and what == "module" else prose(line) for line in lines]
     if what != "module":
+        lines[:] = map(prose, lines)
         return
     text: list[str] = []
+    part = "paragraph"
     for line in lines:
-        is_indented = line.startswith(" ")
-        if is_indented and (not text or not text[-1].startswith(" ")):
+        if line.startswith("- "):
+            text += [""] if part == "paragraph" else []
+            part = "list"
+        elif line.startswith(" ") and part == "paragraph":  # a table or a drawing; behind "- " it is a further line
             text += ["", "::", ""]
-        if line and not is_indented and text and text[-1].startswith(" "):
+            part = "literal"
+        elif line and not line.startswith(" ") and part != "paragraph":
             text.append("")
-        text.append(line)
+            part = "paragraph"
+        text.append(line if part == "literal" else prose(line))
     lines[:] = text
 
 
