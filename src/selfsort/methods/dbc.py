@@ -16,7 +16,7 @@ Shape letters: N images, B batch, D features, K clusters.
 
 Where we differ from the paper:
 - It names no optimiser, rates, epochs, batch size, scaling or restarts. Ours were chosen without labels, one set for
-  all data sets; docs/methods/dbc.md tells how.
+  all data sets; docs/experiments/dbc.md tells how.
 - Both stages are as long as a number of steps needs, not of epochs, and their learning rates fall along a cosine.
 - Batch normalisation keeps its statistics in stage II (`freeze_bn`), so that scores and targets come from one function.
 - Training stops when fewer than 0.1 % of the labels change in an epoch; the paper waits for none.

@@ -177,7 +177,7 @@ _SECU_IMAGENET: dict[str, Any] = {
     **{"lr": 1.6, "centre_lr": 4.2, "weight_decay": 1e-6, "crop_min": 0.08},
     **{"gamma": 0.4, "eta_rho": 20.0, "alpha": 90_000.0},
 }
-# One rule for all data sets; docs/methods/secu.md tells how it was found.
+# One rule for all data sets, found on small digits with their labels in view.
 _SECU_CPU: dict[str, Any] = {
     **{"arch": "small", "width": 16, "centred": True, "n_heads": 5, "epochs": 30, "warmup": 3, "lr": 0.05},
     **{"lam_x": 0.2, "lam_w": 0.2, "crop_min": 0.6, "jitter": 0.5, "blur": 0.0, "solarise": 0.0, "rotate": 10.0},
