@@ -43,7 +43,7 @@ FROZEN = {
 
 @pytest.fixture(autouse=True)
 def _toy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(registry.METHODS, "toy", TOY)
+    monkeypatch.setitem(registry.OWN, "toy", TOY)
 
 
 @pytest.fixture

@@ -383,11 +383,23 @@ def methods(
     from selfsort.methods.registry import METHODS, find_method
 
     if name is None:
-        rows = [(method.name, method.summary, method.source) for method in METHODS.values()]
+        rows = [_method_row(name) for name in METHODS]
         if json_:
-            _print_json({"methods": [dict(zip(("name", "summary", "source"), row, strict=True)) for row in rows]})
+            _print_json({"methods": rows})
         else:
-            _table(("method", "what it does", "source"), rows)
+            shown = [
+                (
+                    row["name"],
+                    row.get("summary", "not loadable"),
+                    row.get("source", ""),
+                    f"{row['package']} {row['version']}",
+                )
+                for row in rows
+            ]
+            _table(("method", "what it does", "source", "from"), shown)
+            for row in rows:
+                if "error" in row:
+                    _say_aside(f"warning: {row['error']}")
         return
     method = find_method(name)
     settings, recipes = describe(method.config), recipes_of(name)
@@ -403,6 +415,18 @@ def methods(
     )
     for recipe in recipes:
         _say(f"recipe {recipe.name}: {recipe.source}")
+
+
+def _method_row(name: str) -> dict[str, str]:
+    """Describe a method; one of another package that cannot be loaded must not hide the rest."""
+    from selfsort.methods.registry import METHODS
+
+    row = {"name": name, **METHODS.origin(name).to_json()}
+    try:
+        method = METHODS[name]
+    except SelfsortError as error:
+        return row | {"error": str(error)}
+    return row | {"summary": method.summary, "source": method.source}
 
 
 @app.command()

@@ -17,7 +17,7 @@ from selfsort.learning.device import choose_device
 from selfsort.methods.registry import DEFAULT_METHOD, find_method, make_config
 from selfsort.runs.folder import RunFolder
 from selfsort.runs.loop import Fit, Outcome, run_config
-from selfsort.runs.model import FEATURES_FROM, STARTED_FROM, continued, embed, load_featuriser
+from selfsort.runs.model import FEATURES_FROM, STARTED_FROM, continued, embed, load_featuriser, method_of
 from selfsort.types import Json
 
 
@@ -134,7 +134,7 @@ def resume(path: Path, *, source: str | None = None, device: str | None = None) 
             f"the images in {reading.path} are not those the run {path} was started with. "
             "Expected the same pixels in the same order. Restore the source, or start a new run."
         )
-    method = find_method(folder.field("method", str))
+    method = method_of(folder)
     torch_device = choose_device(device or folder.field("device", str))
     featuriser = None
     if (folder.path / STARTED_FROM).is_dir():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -11,9 +12,9 @@ import numpy as np
 import torch
 
 from selfsort.data import ImageSpec, conform
-from selfsort.errors import InvalidInput
+from selfsort.errors import InvalidInput, MissingData
 from selfsort.improve import self_label
-from selfsort.methods.registry import find_method
+from selfsort.methods.registry import METHODS, find_method
 from selfsort.runs.folder import RunFolder
 from selfsort.types import F32, Assignment, FeatureModel, Images, Method, Model, NetworkModel, State
 
@@ -45,6 +46,26 @@ class FeatureRunModel:
         """Features come from the other run, assignments from the classical model."""
         features = self.featuriser(images)
         return Assignment(features, self.classic.assign(features))
+
+
+def method_of(folder: RunFolder) -> Method:
+    """Return the method a run was made with, or say which package has it."""
+    name, made_by = folder.field("method", str), folder.config.get("method_from", {})
+    package = made_by.get("package") if isinstance(made_by, dict) else None
+    # A folder from a stranger may name anything here; nobody should be told to install just anything.
+    is_named = isinstance(package, str) and re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", package)
+    if is_named and _spelt_alike(METHODS.origin(name).package) != _spelt_alike(str(package)):
+        raise MissingData(
+            f"the run {folder.path} was made with the method {name!r} of the package {package} "
+            f"{str(made_by.get('version'))[:40]}, which is not installed. "
+            f"Expected that package beside selfsort. Install {package} if you trust it."
+        )
+    return find_method(name)
+
+
+def _spelt_alike(package: str) -> str:
+    """Bring the name of a distribution to the one spelling that all its spellings stand for."""
+    return re.sub(r"[-_.]+", "-", package).lower()
 
 
 def continued(method: Method, earlier: RunFolder, device: torch.device) -> Method:
@@ -89,7 +110,7 @@ def load_featuriser(folder: RunFolder, device: torch.device, layer: str = "top")
 
 
 def _restore(folder: RunFolder, device: torch.device) -> Model:
-    method = find_method(folder.config["method"])
+    method = method_of(folder)
     config = method.config.from_json(folder.config["settings"])
     return _rebuilt(folder, lambda state: method.restore(config, state, device=device))
 
