@@ -35,7 +35,7 @@ FLOORS: list[set[str]] = [
     {"improve"},
     {"methods"},
     {"runs"},
-    {"report", "explore", "estimator"},
+    {"report", "explore", "bench", "estimator"},
     {"cli"},
 ]
 """Rooms of one floor do not see each other, except on the ground."""

@@ -37,6 +37,7 @@ FROZEN = {
     "explore": "RUN --port --no-browser",
     "export": "RUN --to --out --link",
     "methods": "NAME --json",
+    "bench": "NAME --seeds --budget-minutes --only --again --records --json",
     "demo": "--out",
 }
 
