@@ -24,7 +24,7 @@ from selfsort.methods import registry
 from selfsort.runs import launch as session
 from selfsort.runs.folder import RunFolder
 
-GOLDEN = Path(__file__).parent / "golden" / "tiny-run"
+GOLDEN = Path(__file__).parents[1] / "golden" / "tiny-run"
 
 # The whole command line. A new option is a decision: it is added here in the same commit, or it is not added.
 FROZEN = {
