@@ -29,7 +29,7 @@ from selfsort.runs import launch as session
 from selfsort.runs.folder import RunFolder
 from selfsort.runs.loop import Fit
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PROGRAM = [sys.executable, str(ROOT / "tests" / "toy.py")]
 TOY_WORDS = ["--clusters", "3", "--method", "toy"]
 RESULT_FILES = ("labels.csv", "features.npy", "soft.npy", "model.safetensors")
