@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from selfsort.config import Config, SettingInfo, describe
+from selfsort.config import SettingInfo, Settings, describe
 from selfsort.improve.around import ImproveConfig
 from selfsort.improve.stages import STAGES
 from selfsort.methods.registry import METHODS
@@ -28,10 +28,10 @@ PAGES = {"fcae-kmeans": "dbc", "dec": "dbc"} | {
 PART = re.compile(r"(?P<begin><!-- generated: (?P<name>[\w -]+) -->\n).*?(?P<end><!-- end -->)", re.DOTALL)
 
 
-def configs() -> dict[str, type[Config]]:
+def configs() -> dict[str, type[Settings]]:
     """Return the settings of every method and stage, and of what works around them, by name."""
-    kinds = {**METHODS, **STAGES}
-    return {**{name: kind.config for name, kind in kinds.items()}, "improve": ImproveConfig}
+    methods = {name: method.config for name, method in METHODS.items()}
+    return {**methods, **{name: stage.config for name, stage in STAGES.items()}, "improve": ImproveConfig}
 
 
 def by_source(settings: list[SettingInfo]) -> str:

@@ -39,13 +39,14 @@ FROZEN = {
     "explore": "RUN --port --no-browser",
     "export": "RUN --to --out --link",
     "methods": "NAME --json",
+    "bench": "NAME --seeds --budget-minutes --only --again --records --json",
     "demo": "--out",
 }
 
 
 @pytest.fixture(autouse=True)
 def _toy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(registry.METHODS, "toy", TOY)
+    monkeypatch.setitem(registry.OWN, "toy", TOY)
 
 
 @pytest.fixture

@@ -39,7 +39,7 @@ RESULT_FILES = ("labels.csv", "features.npy", "soft.npy", "model.safetensors")
 
 @pytest.fixture(autouse=True)
 def _toy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(registry.METHODS, "toy", TOY)
+    monkeypatch.setitem(registry.OWN, "toy", TOY)
 
 
 @pytest.fixture

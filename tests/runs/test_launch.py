@@ -23,7 +23,7 @@ from selfsort.runs.launch import Request, resume, start
 
 @pytest.fixture(autouse=True)
 def _toy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setitem(registry.METHODS, "toy", TOY)
+    monkeypatch.setitem(registry.OWN, "toy", TOY)
     monkeypatch.chdir(tmp_path)
 
 
@@ -141,7 +141,7 @@ class TestStart:
                 start(request_for(npz), tmp_path / "run")
             assert not (tmp_path / "run").exists()
         monkeypatch.undo()
-        monkeypatch.setitem(registry.METHODS, "toy", TOY)
+        monkeypatch.setitem(registry.OWN, "toy", TOY)
         assert len(files_of(start(request_for(npz), tmp_path / "run").folder.path)) == 3
 
 

@@ -60,7 +60,7 @@ from selfsort.methods._dbc_settings import DBCConfig, DECConfig, FCAEConfig
 from selfsort.nets.autoencoder import ARCHITECTURES, FCAE, AutoEncoder, DenseAE, plan_stages
 from selfsort.types import F32, I64, Arrays, Assignment, Clustering, Images, Method, Snapshot, State
 
-__all__ = ["METHODS", "DBCConfig", "DBCModel", "DECConfig", "FCAEConfig", "restore", "train"]
+__all__ = ["DBC", "DEC", "FCAE_KMEANS", "DBCConfig", "DBCModel", "DECConfig", "FCAEConfig", "restore", "train"]
 
 _MIN_SIZE = 1e-8
 """Smallest n_j: an empty cluster would make its column of the target explode."""
@@ -425,7 +425,7 @@ def restore(config: FCAEConfig, state: State, *, device: torch.device) -> DBCMod
 
 _PAPER = "Discriminatively Boosted Image Clustering with Fully Convolutional Auto-Encoders, Pattern Recognition 2018"
 
-METHODS = tuple(
+FCAE_KMEANS, DBC, DEC = (
     Method(name, summary, source, config, train, restore, is_inductive=True, is_shareable=True)
     for name, summary, source, config in (
         (

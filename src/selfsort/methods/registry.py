@@ -4,33 +4,34 @@ from __future__ import annotations
 
 import difflib
 
-from selfsort.classic import gdl, kmeans, linkage, nmf, path, spectral, umap
 from selfsort.errors import invalid
-from selfsort.methods import dac, dbc, gatcluster, jule, secu
+from selfsort.registry import Registry
 from selfsort.types import Method
 
-METHODS: dict[str, Method] = {
-    method.name: method
-    for method in (
-        jule.METHOD,
-        *dbc.METHODS,
-        dac.METHOD,
-        gatcluster.METHOD,
-        secu.METHOD,
-        kmeans.METHOD,
-        spectral.NJW,
-        spectral.SELF_TUNING,
-        spectral.LANDMARK,
-        spectral.NCUTS,
-        linkage.METHOD,
-        gdl.METHOD,
-        path.ZETA,
-        path.PATH,
-        nmf.LOCALITY,
-        nmf.DEEP,
-        umap.METHOD,
-    )
+OWN: dict[str, str | Method] = {
+    "jule": "selfsort.methods.jule:METHOD",
+    "fcae-kmeans": "selfsort.methods.dbc:FCAE_KMEANS",
+    "dbc": "selfsort.methods.dbc:DBC",
+    "dec": "selfsort.methods.dbc:DEC",
+    "dac": "selfsort.methods.dac:METHOD",
+    "gatcluster": "selfsort.methods.gatcluster:METHOD",
+    "secu": "selfsort.methods.secu:METHOD",
+    "kmeans": "selfsort.classic.kmeans:METHOD",
+    "sc-njw": "selfsort.classic.spectral:NJW",
+    "sc-st": "selfsort.classic.spectral:SELF_TUNING",
+    "sc-ls": "selfsort.classic.spectral:LANDMARK",
+    "ncuts": "selfsort.classic.spectral:NCUTS",
+    "ac-link": "selfsort.classic.linkage:METHOD",
+    "ac-gdl": "selfsort.classic.gdl:METHOD",
+    "ac-zell": "selfsort.classic.path:ZETA",
+    "ac-pic": "selfsort.classic.path:PATH",
+    "nmf-lp": "selfsort.classic.nmf:LOCALITY",
+    "nmf-d": "selfsort.classic.nmf:DEEP",
+    "umap-kmeans": "selfsort.classic.umap:METHOD",
 }
+"""Where our methods lie; a module is imported when its method is asked for."""
+
+METHODS: Registry[Method] = Registry(OWN, "selfsort.methods", Method)
 
 DEFAULT_METHOD = "jule"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import PureWindowsPath
 
+from selfsort.metrics.published import DATASETS, SCORES, Score
 from selfsort.report.html import Html, element, join
-from selfsort.report.published import DATASETS, SCORES, Score
 from selfsort.report.read import RunData
 
 

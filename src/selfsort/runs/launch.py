@@ -21,7 +21,7 @@ from selfsort.learning.device import choose_device
 from selfsort.methods.registry import DEFAULT_METHOD, find_method
 from selfsort.runs.folder import RunFolder
 from selfsort.runs.loop import Fit, Outcome, run_config
-from selfsort.runs.model import FEATURES_FROM, STARTED_FROM, embed, find_kind, going_on, load_featuriser
+from selfsort.runs.model import FEATURES_FROM, STARTED_FROM, embed, going_on, kind_of, load_featuriser
 from selfsort.runs.settings import read_words, settle, stored_settings
 from selfsort.types import Json, Method, Stage
 
@@ -154,7 +154,7 @@ def resume(path: Path, *, source: str | None = None, device: str | None = None) 
             f"the images in {reading.path} are not those the run {path} was started with. "
             "Expected the same pixels in the same order. Restore the source, or start a new run."
         )
-    kind = find_kind(folder.field("method", str))
+    kind = kind_of(folder)
     config, improve = stored_settings(kind, folder)
     torch_device = choose_device(device or folder.field("device", str))
     featuriser = None

@@ -25,6 +25,7 @@ from selfsort.errors import CannotWrite, Interrupted, InvalidInput, TrainingFail
 from selfsort.improve.around import ImproveConfig, check_improvable, train_improved
 from selfsort.learning.checkpoint import weights_within
 from selfsort.methods.recipes import Choice
+from selfsort.methods.registry import METHODS
 from selfsort.metrics.external import match_clusters, scores
 from selfsort.metrics.internal import collapse_warnings, size_report
 from selfsort.runs.folder import RunFolder, Thumbnails
@@ -299,10 +300,10 @@ def shrink(pixels_NHWC: U8, side: int = 64) -> U8:
 
 def run_config(fit: Fit, choice: Choice, spec: ImageSpec, *, fingerprint: str, source: Json) -> Json:
     """Everything config.json says about a run before it starts."""
-    packages = ("torch", "numpy", "scipy", "scikit-learn", "numba", "pillow")
     return {
         "selfsort": __version__,
         "method": fit.method.name,
+        "method_from": METHODS.origin(fit.method.name).to_json(),
         "settings": fit.config.to_json(),
         **({"improve": fit.improve.to_json()} if fit.method.improvable is not None else {}),
         "seed": fit.seed,
@@ -313,8 +314,14 @@ def run_config(fit: Fit, choice: Choice, spec: ImageSpec, *, fingerprint: str, s
         "source": source,
         "device": str(fit.device),
         "threads": torch.get_num_threads(),
-        "versions": {"python": platform.python_version(), **{name: version(name) for name in packages}},
+        "versions": versions(),
     }
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of what a result may depend on."""
+    packages = ("torch", "numpy", "scipy", "scikit-learn", "numba", "pillow")
+    return {"python": platform.python_version(), **{name: version(name) for name in packages}}
 
 
 def peak_memory_mb() -> float | None:

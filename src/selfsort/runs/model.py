@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -11,10 +12,10 @@ import numpy as np
 import torch
 
 from selfsort.data import ImageSpec, conform
-from selfsort.errors import InvalidInput
+from selfsort.errors import InvalidInput, MissingData
 from selfsort.improve.stages import STAGES
 from selfsort.learning.checkpoint import weights_within
-from selfsort.methods.registry import find_method
+from selfsort.methods.registry import METHODS, find_method
 from selfsort.runs.folder import FORMAT, RunFolder
 from selfsort.runs.settings import stored_settings
 from selfsort.types import F32, Assignment, FeatureModel, FinishedRun, Images, Method, Model, Stage, State
@@ -54,6 +55,28 @@ def find_kind(name: str) -> Method | Stage:
     return STAGES[name] if name in STAGES else find_method(name)
 
 
+def kind_of(folder: RunFolder) -> Method | Stage:
+    """Return what a run was made with, or say which package has it."""
+    name, made_by = folder.field("method", str), folder.config.get("method_from", {})
+    if name in STAGES:
+        return STAGES[name]
+    package = made_by.get("package") if isinstance(made_by, dict) else None
+    # A folder from a stranger may name anything here; nobody should be told to install just anything.
+    is_named = isinstance(package, str) and re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", package)
+    if is_named and _spelt_alike(METHODS.origin(name).package) != _spelt_alike(str(package)):
+        raise MissingData(
+            f"the run {folder.path} was made with the method {name!r} of the package {package} "
+            f"{str(made_by.get('version'))[:40]}, which is not installed. "
+            f"Expected that package beside selfsort. Install {package} if you trust it."
+        )
+    return find_method(name)
+
+
+def _spelt_alike(package: str) -> str:
+    """Bring the name of a distribution to the one spelling that all its spellings stand for."""
+    return re.sub(r"[-_.]+", "-", package).lower()
+
+
 def going_on(kind: Method | Stage, earlier: RunFolder, device: torch.device) -> Method:
     """Return a stage, or a method that can be continued, as it begins with what an earlier run has learned."""
     name = earlier.field("method", str)
@@ -69,7 +92,7 @@ def going_on(kind: Method | Stage, earlier: RunFolder, device: torch.device) -> 
 
 def load_model(folder: RunFolder, device: torch.device) -> Model:
     """Rebuild the fitted model of a finished run."""
-    kind = find_kind(folder.config["method"])
+    kind = kind_of(folder)
     config, _ = stored_settings(kind, folder)
     if isinstance(kind, Stage):
         kind = going_on(kind, RunFolder.open(folder.path / STARTED_FROM), device)
