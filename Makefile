@@ -1,9 +1,17 @@
 VENV ?= .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
-PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
+# Wheels only: building a source archive would fetch build tools that have no hash here.
+LOCKED := --require-hashes --only-binary :all: --no-deps
+EXTRAS := dev approx umap explore onnx heic datasets
+# Not in the lock: torch, and what only a Python inside a browser needs.
+OMIT := torch httpx2-jsfetch
+SUPPLY := $(VENV)-supply
+UV_COMPILE := $(SUPPLY)/bin/uv pip compile --quiet --universal --generate-hashes --no-annotate \
+	--custom-compile-command "make lock"
 
-.PHONY: demo test test-slow test-browser fuzz explorer check format bench clean
+.PHONY: demo test test-floats test-slow test-browser fuzz explorer check format bench lock licences sbom clean
 
 demo: $(VENV)/.installed            ## cluster real images end to end and write a report
 	$(BIN)/selfsort demo
@@ -11,6 +19,14 @@ demo: $(VENV)/.installed            ## cluster real images end to end and write 
 # Two workers of one thread each: with two threads each they wait for each other most of the time.
 test: $(VENV)/.installed            ## the test suite
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 -m "not slow and not gpu and not browser"
+
+# What an older processor would add in another order; and one thread or two, that do not spin where others need the core.
+FLOATS := OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest -qq -m floats tests
+test-floats: $(VENV)/.installed     ## the tests that depend on rounding, as four kinds of processor round
+	OMP_NUM_THREADS=2 $(FLOATS)
+	OMP_NUM_THREADS=1 ATEN_CPU_CAPABILITY=default $(FLOATS)
+	OMP_NUM_THREADS=2 ONEDNN_MAX_CPU_ISA=SSE41 $(FLOATS)
+	OMP_NUM_THREADS=1 ATEN_CPU_CAPABILITY=default ONEDNN_MAX_CPU_ISA=SSE41 $(FLOATS)
 
 test-slow: $(VENV)/.installed       ## the tests that train for minutes
 	$(BIN)/python -m pytest -q -m "slow and not gpu and not browser"
@@ -41,12 +57,31 @@ format: $(VENV)/.installed
 bench: $(VENV)/.installed           ## ratios of speed and memory, written to benchmarks/results
 	$(BIN)/python -m benchmarks
 
-# torch is installed first and by exact version: the constraint then keeps any later step from replacing it.
-$(VENV)/.installed: pyproject.toml constraints.txt
+lock: $(SUPPLY)/.installed          ## requirements.lock anew from constraints.txt, and the lock of the tools for it
+	$(UV_COMPILE) pyproject.toml $(EXTRAS:%=--extra %) -c constraints.txt $(OMIT:%=--no-emit-package %) -o requirements.lock
+	$(UV_COMPILE) --group supply -o supply/tools.lock
+
+licences: $(VENV)/.installed        ## docs/licences.md anew from what is installed
+	$(BIN)/python supply/licences.py
+
+sbom: $(VENV)/.installed $(SUPPLY)/.installed ## every installed package as CycloneDX: build/sbom.json
+	mkdir -p build
+	$(SUPPLY)/bin/cyclonedx-py environment $(BIN)/python --pyproject pyproject.toml --output-reproducible \
+		--output-format JSON --output-file build/sbom.json --validate
+
+# The lock has everything that torch and we need, so torch fetches nothing else (on a machine with a CUDA build: its
+# libraries), and we fetch nothing at all. Nothing in the lock asks for torch.
+$(VENV)/.installed: pyproject.toml constraints.txt requirements.lock
 	$(PYTHON) -m venv $(VENV)
-	$(PIP_INSTALL) torch==2.13.0
-	$(PIP_INSTALL) -e ".[dev,approx,umap,explore,onnx,heic,datasets]"
+	$(BIN)/python $(PIP_INSTALL) $(LOCKED) -r requirements.lock
+	$(BIN)/python $(PIP_INSTALL) -c constraints.txt torch==2.13.0
+	$(BIN)/python $(PIP_INSTALL) --no-deps --no-build-isolation -e .
+	touch $@
+
+$(SUPPLY)/.installed: supply/tools.lock
+	$(PYTHON) -m venv $(SUPPLY)
+	$(SUPPLY)/bin/python $(PIP_INSTALL) $(LOCKED) -r supply/tools.lock
 	touch $@
 
 clean:
-	rm -rf $(VENV) build dist
+	rm -rf $(VENV) $(SUPPLY) build dist

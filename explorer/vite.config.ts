@@ -19,7 +19,7 @@ function digest(): string {
 }
 
 export default defineConfig({
-  base: "./", // the page lives behind a token, so every address is relative
+  base: "./", // every address is relative, wherever the page lives
   build: {
     outDir: out,
     emptyOutDir: true,

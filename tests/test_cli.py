@@ -310,6 +310,15 @@ class TestAfterwards:
         assert done.out == "18 images sorted, labels in new/labels.csv\n"
         assert Path("new/labels.csv").read_bytes() == Path("run/labels.csv").read_bytes()
 
+    def test_predict_replaces_a_file_only_if_it_is_named(self, selfsort: Command, run: Path, photos: Path) -> None:
+        Path("labels.csv").write_text("by hand")
+        done = selfsort("predict", run, photos)
+        assert done.code == 2
+        assert "labels.csv exists already. Expected it to be new. Name a file with --out; that is replaced." in done.err
+        assert Path("labels.csv").read_text() == "by hand"
+        assert selfsort("predict", run, photos, "--out", "labels.csv").code == 0
+        assert Path("labels.csv").read_text().startswith("name,cluster")
+
     def test_predict_new_pictures_of_another_size(self, selfsort: Command, run: Path, tmp_path: Path) -> None:
         new = write_photos(tmp_path / "new", n_per_class=2, seed=9)
         (new / "broken.png").write_bytes(b"\x89PNG\r\n\x1a\n nothing more")
@@ -321,7 +330,7 @@ class TestAfterwards:
             rows = list(csv.DictReader(file))
         trained = {name[0]: label for name, label in zip(*_names_and_labels(run), strict=True)}
         assert all(int(row["cluster"]) == trained[row["name"][0]] for row in rows)
-        assert "skipped broken.png: " in selfsort("predict", run, new, "--max-bad", "0.5").out
+        assert "skipped broken.png: " in selfsort("predict", run, new, "--max-bad", "0.5", "--out", "more.csv").out
 
     def test_predict_never_replaces_the_labels_of_the_run(
         self, selfsort: Command, run: Path, photos: Path, monkeypatch: pytest.MonkeyPatch
@@ -369,7 +378,8 @@ class TestAfterwards:
             placed = list(Path(out).rglob("*.png"))
             assert Counter(path.parent.name for path in placed) == {f"cluster-0{label}": 6 for label in range(3)}
             assert all(path.is_symlink() == is_link for path in placed)
-        assert_refused(selfsort("export", run, "--to", "folders"), "run-folders exists already")
+        assert_refused(selfsort("export", run, "--to", "folders", "--out", "links"), "links exists already")
+        assert selfsort("export", run, "--to", "folders").out == "written: run-folders-2\n"
 
     def test_methods(self, selfsort: Command) -> None:
         done = selfsort("methods")

@@ -147,6 +147,7 @@ def test_tricks_in_names_write_nothing_outside(photos: Path, tmp_path: Path, nam
     with pytest.raises(InvalidInput, match="are not those of the run"):
         export_folders(RunFolder.open(folder.path), tmp_path / "inside" / "sorted")
     assert files_of(tmp_path) == before
+    assert not (tmp_path / "inside").exists()
 
 
 def test_a_list_that_climbs_out_of_its_folder_still_lands_inside(photos: Path, tmp_path: Path) -> None:

@@ -75,9 +75,19 @@ async function request(path: string, init?: RequestInit): Promise<Response> {
     throw new Refused("The server does not answer. Start selfsort explore again; confirmed edits are kept.");
   }
   if (response.ok) return response;
-  const problem: unknown = await response.json().catch(() => null);
-  const detail = problem && typeof problem === "object" && "detail" in problem ? problem.detail : null;
-  throw new Refused(typeof detail === "string" ? detail : `The server refused (${response.status}).`);
+  const text = await response.text().catch(() => "");
+  // The guard before the application answers in plain words, everything behind it in the form of a problem.
+  throw new Refused((response.status === 403 ? text : detailOf(text)) || `The server refused (${response.status}).`);
+}
+
+function detailOf(text: string): string | null {
+  try {
+    const problem: unknown = JSON.parse(text);
+    const detail = problem && typeof problem === "object" && "detail" in problem ? problem.detail : null;
+    return typeof detail === "string" ? detail : null;
+  } catch {
+    return null;
+  }
 }
 
 async function get<T>(path: string): Promise<T> {

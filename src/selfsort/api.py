@@ -17,7 +17,7 @@ from selfsort.data import ImageSpec, conform
 from selfsort.errors import InvalidInput, invalid
 from selfsort.methods import dac, dbc, gatcluster, jule, secu, self_label
 from selfsort.recipes import Choice, choose_recipe
-from selfsort.run import RunFolder
+from selfsort.run import FORMAT, RunFolder
 from selfsort.training import weights_within
 from selfsort.types import F32, Assignment, FeatureModel, Images, Method, Model, NetworkModel, State
 
@@ -176,8 +176,8 @@ def embed(folder: RunFolder, source: RunFolder, name: str) -> None:
         )
     # A second stage's model is whole; what it began with is not needed any more.
     described = {key: value for key, value in source.config.items() if key not in ("format", STARTED_FROM)}
-    inner = RunFolder.create(folder.path / name, described)
-    inner.write_state("model.safetensors", source.read_state("model.safetensors"))
+    folder.write_state(f"{name}/model.safetensors", source.read_state("model.safetensors"))
+    folder.write_json(f"{name}/config.json", {"format": FORMAT, **described})
 
 
 def apply_in_chunks(model: Model, images: Images, chunk: int = 4096, layer: str = "top") -> Assignment:

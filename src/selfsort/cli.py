@@ -14,7 +14,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -39,8 +39,25 @@ class _Commands(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
-        except KeyboardInterrupt:
-            raise Interrupted("interrupted; nothing is lost. Run the same command again to do all of it.") from None
+        except (KeyboardInterrupt, Interrupted) as stop:
+            # Here and not where it was caught first: a second Ctrl-C on the way out must not change the advice.
+            raise Interrupted(_advice(str(stop), ctx.meta.get(_RUN))) from None
+
+
+_RUN = "selfsort.run"
+"""Under this key a command that has begun a run says so, for the advice after an interruption."""
+
+
+def _advice(reason: str, run: RunFolder | None) -> str:
+    if run is None:
+        return reason or "interrupted; nothing is lost. Run the same command again to do all of it."
+    if run.is_finished:
+        return f"{reason or 'interrupted.'} The run is finished: {run.path}"
+    return f"{reason or 'interrupted.'} {_way_on(run)}"
+
+
+def _way_on(run: RunFolder) -> str:
+    return f"Continue with: selfsort fit --resume {shlex.quote(str(run.path))}"
 
 
 app = typer.Typer(
@@ -178,7 +195,7 @@ def fit(
                 device=device,
             )
             session = sessions.start(request, out)
-        _fit_and_tell(session, max_minutes, json_)
+        _fit_and_tell(context, session, max_minutes, json_)
 
 
 def _earlier_run(self_label: Path | None, start_from: Path | None, method: str | None) -> RunFolder | None:
@@ -206,9 +223,10 @@ def _refuse_changes(context: typer.Context) -> None:
             )
 
 
-def _fit_and_tell(session: Session, max_minutes: float | None, as_json: bool) -> None:
+def _fit_and_tell(context: typer.Context, session: Session, max_minutes: float | None, as_json: bool) -> None:
     from selfsort.session import summary
 
+    context.meta[_RUN] = session.folder
     session.fit.max_seconds = None if max_minutes is None else max_minutes * 60
     say = _say_aside if as_json and _is_main() else _say
     skipped = len(session.dataset.ingest.get("skipped", ()))
@@ -217,13 +235,12 @@ def _fit_and_tell(session: Session, max_minutes: float | None, as_json: bool) ->
         + (f" ({skipped} unreadable skipped, see ingest.json)" if skipped else "")
         + f", {session.fit.config.n_clusters} clusters, method {session.fit.method.name}, recipe {session.recipe}"
     )
-    way_on = f"Continue with: selfsort fit --resume {shlex.quote(str(session.folder.path))}"
+    for remark in session.remarks:
+        say(remark)
     try:
         outcome = session.fit.run()
-    except (KeyboardInterrupt, Interrupted) as stop:
-        raise Interrupted(f"{str(stop) or 'interrupted.'} {way_on}") from None
     except CannotWrite as error:
-        raise CannotWrite(f"{error} {way_on}") from error
+        raise CannotWrite(f"{error} {_way_on(session.folder)}") from error
     if as_json:
         _print_json(summary(session, outcome))
     else:
@@ -232,7 +249,8 @@ def _fit_and_tell(session: Session, max_minutes: float | None, as_json: bool) ->
 
 def _tell_outcome(session: Session, outcome: Outcome) -> None:
     found = len(set(outcome.clustering.labels.tolist()))
-    _say(f"{found} clusters found in {outcome.seconds:.1f} s, peak memory {outcome.peak_memory_mb:.0f} MB")
+    memory = "" if outcome.peak_memory_mb is None else f", peak memory {outcome.peak_memory_mb:.0f} MB"
+    _say(f"{found} clusters found in {outcome.seconds:.1f} s{memory}")
     for warning in outcome.warnings:
         _say(f"warning: {warning}")
     if outcome.metrics is not None:
@@ -251,7 +269,7 @@ def predict(
     device: DeviceOption = "auto",
     json_: JsonOption = False,
 ) -> None:
-    """Sort new images with a saved model; writes labels.csv."""
+    """Sort new images with a saved model; writes labels.csv, or what --out says."""
     from selfsort.api import apply_in_chunks, load_model
     from selfsort.run import RunFolder, label_csv, write_whole
     from selfsort.session import read_like
@@ -262,6 +280,8 @@ def predict(
     target = out or Path("labels.csv")
     if target.resolve().parent == run.resolve():
         raise InvalidInput(f"{target} would replace a file of the run itself. Expected another place. Choose --out.")
+    if out is None and target.exists():
+        raise InvalidInput(f"{target} exists already. Expected it to be new. Name a file with --out; that is replaced.")
     with _job(device), _progress_bars():
         model = load_model(folder, choose_device(device))
         dataset = read_like(folder, source, max_bad=max_bad)
@@ -345,7 +365,11 @@ def export(
     out: OutOption = None,
     link: Annotated[bool, typer.Option("--link", help="For folders: link the files instead of copying.")] = False,
 ) -> None:
-    """Turn a finished run into a label file, folders of images, or a network other programs can use."""
+    """Turn a finished run into a label file, folders of images, or a network other programs can use.
+
+    The label file is for people: in it, names that a spreadsheet would take for formulas begin with an apostrophe.
+    Programs read labels.csv in the run folder, which has every name as it is.
+    """
     from selfsort.export import export_csv, export_folders
     from selfsort.run import RunFolder
 
@@ -358,7 +382,8 @@ def export(
 
             target = export_onnx(folder, out or Path(f"{run.resolve().name}.onnx"))
         else:
-            target = export_folders(folder, out or Path(f"{run.resolve().name}-folders"), link=link)
+            place = out or Path(f"{run.resolve().name}-folders")
+            target = export_folders(folder, place, link=link, is_numbered=out is None)
     _say(f"written: {target}")
     if to is not ExportTo.onnx and (folder.path / "edits.sqlite").exists():
         _say_aside("These are the labels of the method. What you changed by hand is exported by: selfsort explore.")
@@ -400,7 +425,7 @@ def methods(
 
 
 @app.command()
-def demo(out: OutOption = None) -> None:
+def demo(context: typer.Context, out: OutOption = None) -> None:
     """Cluster the digits that ship with scikit-learn and write a report."""
     from selfsort.demo import write_digits
     from selfsort.reading import Reading
@@ -410,7 +435,7 @@ def demo(out: OutOption = None) -> None:
     images = write_digits(Path("selfsort-runs") if out is None else out.parent)
     with _progress_bars():
         session = start(Request(reading=Reading(path=str(images)), clusters=10), out)
-        _fit_and_tell(session, None, as_json=False)
+        _fit_and_tell(context, session, None, as_json=False)
         page = write_report([session.folder.path], None)
     _say(f"images: {images}")
     _say(f"report: {page}")
@@ -422,8 +447,7 @@ def main() -> None:
     is_debug = len(arguments) < len(sys.argv[1:])
     if "RANK" in os.environ:  # PyTorch's distributed engine is chatty, once per process
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
-    # A polite kill is treated like Ctrl-C: the run folder stays resumable.
-    signal.signal(signal.SIGTERM, _interrupt)
+    _listen_to_signals()
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a name the terminal cannot show is no reason to fail
     try:
@@ -462,6 +486,13 @@ def main() -> None:
         )
 
 
+def _listen_to_signals() -> None:
+    """Treat a polite kill and a closed terminal like Ctrl-C: the run folder stays resumable."""
+    for number in (signal.SIGTERM, getattr(signal, "SIGHUP", None)):  # Windows has no terminals to hang up
+        if number is not None and signal.getsignal(number) is not signal.SIG_IGN:  # as it is under nohup
+            signal.signal(number, _interrupt)
+
+
 def _interrupt(signum: int, frame: Any) -> None:
     raise KeyboardInterrupt
 
@@ -472,10 +503,11 @@ def _stop_printing() -> None:
 
 
 def _fail(message: str, exit_code: int, is_debug: bool) -> None:
-    if is_debug:
-        traceback.print_exc()
-    if _is_main() or exit_code != 2:  # what the user did wrong all processes find; once is enough
-        _say_aside(f"selfsort: {message}")
+    with suppress(OSError):  # the terminal may be what has gone
+        if is_debug:
+            traceback.print_exc()
+        if _is_main() or exit_code != 2:  # what the user did wrong all processes find; once is enough
+            _say_aside(f"selfsort: {message}")
     sys.exit(exit_code)
 
 

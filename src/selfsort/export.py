@@ -2,75 +2,117 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from itertools import chain, count
 from pathlib import Path
+from types import ModuleType
 
 from PIL import Image
 
 from selfsort.data import Dataset
-from selfsort.errors import CannotWrite, InvalidInput
+from selfsort.data.spreadsheet import as_text
+from selfsort.errors import CannotWrite, InvalidInput, SelfsortError
 from selfsort.progress import track
 from selfsort.reading import Reading
 from selfsort.run import LabelTable, RunFolder, label_csv, write_whole
 from selfsort.types import U8
 
+fcntl: ModuleType | None
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None
+
+_SCRATCH = ".selfsort-export-"
+_naming = threading.Lock()
 _NAME_BYTES = 240
 """File systems allow 255; the rest is for numbering names that occur twice."""
 
+_DEVICE = re.compile(r"(con|prn|aux|nul|conin\$|conout\$|(com|lpt)[0-9¹²³]) *(\.|$)", re.IGNORECASE)
+"""Names that Windows takes for a device, whatever comes after a dot."""
+
 
 def export_csv(folder: RunFolder, out: Path) -> Path:
-    """Write name, cluster, confidence."""
+    """Write name, cluster, confidence for people and their spreadsheets; for programs there is the run's labels.csv."""
     if out.resolve().parent == folder.path.resolve():
         raise InvalidInput(f"{out} would lie among the files of the run. Expected another place. Choose another --out.")
     table = folder.label_table()
-    text = label_csv(table.names, table.labels, table.confidence)
+    text = label_csv([as_text(name) for name in table.names], table.labels, table.confidence)
     write_whole(out, lambda file: file.write(text))
     return out
 
 
-def export_folders(
-    folder: RunFolder,
-    out: Path,
-    *,
-    link: bool = False,
-    table: LabelTable | None = None,
-    folder_names: Mapping[int, str] | None = None,
-) -> Path:
+def export_folders(folder: RunFolder, out: Path, *, link: bool = False, is_numbered: bool = False) -> Path:
     """Put every image into a folder named after its cluster, as a copy or as a link.
 
-    Images that came out of an array file are written as PNG. The tree is built under a temporary name and
-    renamed when complete, so a failure leaves nothing behind.
+    The tree is built under a temporary name and renamed when complete, so a failure leaves nothing behind.
 
     Args:
         folder: a finished run.
         out: the folder to make.
         link: make links instead of copies.
-        table: other labels than those of the run, for the same images.
-        folder_names: what the folder of each cluster is called.
+        is_numbered: add a number to a name that is taken, where it would be refused otherwise.
+
+    Returns:
+        Where the tree is.
     """
-    table = table or folder.label_table()
-    if out.exists():
-        raise InvalidInput(f"the output {out} exists already. Expected a new folder. Choose another --out.")
+    if os.path.lexists(out) and not is_numbered:
+        raise _exists(out)
+    table = folder.label_table()
     dataset = read_images_of(folder, table)
     if link and dataset.paths is None:
         raise InvalidInput("--link needs images that are files, and this run's came from an array. Leave --link out.")
-    titles = folder_names or _numbered(table)
+    width = max(2, len(str(int(table.labels.max()))))
+    titles = {label: f"cluster-{label:0{width}d}" for label in set(table.labels.tolist())}
+    further = (out.with_name(f"{out.name}-{number}") for number in count(2))
+    with scratch_in(out.parent) as scratch:
+        build_folders(scratch / "tree", table, dataset, titles, link=link)
+        place = put(scratch / "tree", chain([out], further if is_numbered else ()))
+    if place is None:
+        raise _exists(out)
+    return place
+
+
+@contextmanager
+def scratch_in(parent: Path) -> Iterator[Path]:
+    """Make a hidden folder to build an export in, and take it away in the end.
+
+    A kill leaves it; so it is locked as long as somebody builds in it, and those that nobody holds are removed.
+    """
     try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as scratch:
-            tree = Path(scratch) / "tree"
-            _fill(tree, table, dataset, titles, os.symlink if link else shutil.copyfile)
-            tree.rename(out)
+        parent.mkdir(parents=True, exist_ok=True)
+        for left in parent.glob(f"{_SCRATCH}*"):
+            _remove_abandoned(left)
+        with _locked_folder(parent) as scratch:
+            yield scratch
+    except SelfsortError:
+        raise
     except OSError as error:
         raise CannotWrite(
-            f"{out} could not be written ({error.strerror or error}). Expected a writable place with enough space. "
+            f"{parent} could not be written ({error.strerror or error}). Expected a writable place with enough space. "
             "Free some space or choose another --out; nothing half-written was left."
         ) from error
-    return out
+
+
+def put(made: Path, places: Iterable[Path]) -> Path | None:
+    """Give what was made the first name that is free, and return it; None if all are taken."""
+    with _naming:  # a file would replace another that was put there since we looked
+        for place in places:
+            if os.path.lexists(place):
+                continue
+            try:
+                return made.rename(place)
+            except OSError as error:
+                if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):  # another process was quicker
+                    raise
+    return None
 
 
 def read_images_of(folder: RunFolder, table: LabelTable) -> Dataset:
@@ -88,18 +130,19 @@ def read_images_of(folder: RunFolder, table: LabelTable) -> Dataset:
     return dataset
 
 
-def _numbered(table: LabelTable) -> dict[int, str]:
-    width = max(2, len(str(int(table.labels.max()))))
-    return {label: f"cluster-{label:0{width}d}" for label in set(table.labels.tolist())}
-
-
-def _fill(
-    tree: Path,
-    table: LabelTable,
-    dataset: Dataset,
-    titles: Mapping[int, str],
-    place: Callable[[Path, Path], object],
+def build_folders(
+    tree: Path, table: LabelTable, dataset: Dataset, titles: Mapping[int, str], *, link: bool = False
 ) -> None:
+    """Sort images into a new folder; those that came out of an array file are written as PNG.
+
+    Args:
+        tree: the folder to make.
+        table: which cluster each image belongs to.
+        dataset: the images, in the order of the table.
+        titles: what the folder of each cluster is called.
+        link: make links instead of copies.
+    """
+    place: Callable[[Path, Path], object] = os.symlink if link else shutil.copyfile
     rows = enumerate(zip(table.names, table.labels, strict=True))
     for row, (name, label) in track(rows, "exporting", len(table.names)):
         cluster = tree / titles[int(label)]
@@ -110,19 +153,22 @@ def _fill(
             place(dataset.paths[row], free_path(cluster / safe_name(dataset.paths[row].name)))
 
 
-def safe_name(name: str) -> str:
+def safe_name(name: str, *, for_windows: bool = os.name == "nt") -> str:
     """Reduce a name from a run folder to one harmless file name.
 
     >>> safe_name("../../etc/passwd"), safe_name("cats/a b.jpg"), safe_name("..")
     ('passwd', 'a b.jpg', '_')
+    >>> [safe_name(name, for_windows=True) for name in ("C:evil", "con.png", "a. .")]
+    ['C_evil', '_con.png', 'a']
     """
     last = re.split(r"[/\\]", name.rstrip("/\\"))[-1].replace("\0", "")
-    if last in ("", ".", ".."):
-        return "_"
     if len(os.fsencode(last)) > _NAME_BYTES:
         suffix = Path(last).suffix[:10]
-        return os.fsencode(last)[: _NAME_BYTES - 40].decode("utf-8", "ignore") + suffix
-    return last
+        last = os.fsencode(last)[: _NAME_BYTES - 40].decode("utf-8", "ignore") + suffix
+    if for_windows:
+        last = re.sub(r'[\x01-\x1f<>:"|?*]', "_", last).rstrip(". ")
+        last = f"_{last}" if _DEVICE.match(last) else last
+    return "_" if last in ("", ".", "..") else last
 
 
 def free_path(path: Path) -> Path:
@@ -135,3 +181,58 @@ def free_path(path: Path) -> Path:
 
 def _save_png(pixels: U8, path: Path) -> None:
     Image.fromarray(pixels[:, :, 0] if pixels.shape[2] == 1 else pixels).save(path, format="PNG")
+
+
+@contextmanager
+def _locked_folder(parent: Path) -> Iterator[Path]:
+    while True:
+        folder = Path(tempfile.mkdtemp(prefix=_SCRATCH, dir=parent))
+        try:
+            lock = _open_lock(folder)
+        except FileNotFoundError:  # taken for an abandoned one before it could be locked
+            continue
+        try:
+            if _is_held(lock) is False or not os.fstat(lock).st_nlink:
+                continue
+            try:
+                yield folder
+            finally:
+                shutil.rmtree(folder, ignore_errors=True)
+            return
+        finally:
+            os.close(lock)
+
+
+def _remove_abandoned(folder: Path) -> None:
+    if folder.is_symlink() or not folder.is_dir():
+        return
+    try:
+        lock = _open_lock(folder)
+    except OSError:  # gone meanwhile, or somebody else's
+        return
+    try:
+        if _is_held(lock):
+            shutil.rmtree(folder, ignore_errors=True)
+    finally:
+        os.close(lock)
+
+
+def _open_lock(folder: Path) -> int:
+    return os.open(folder / "lock", os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
+
+
+def _is_held(lock: int) -> bool | None:
+    """Lock an open file until it is closed; False if another has it, None if there are no locks here."""
+    if fcntl is None:
+        return None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return None
+    return True
+
+
+def _exists(out: Path) -> InvalidInput:
+    return InvalidInput(f"the output {out} exists already. Expected a new folder. Choose another --out.")

@@ -7,13 +7,13 @@ logged, scored against `truth`, saved or stopped is decided here.
 from __future__ import annotations
 
 import platform
-import resource
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from importlib.metadata import version
+from types import ModuleType
 
 import numpy as np
 import torch
@@ -29,6 +29,12 @@ from selfsort.run import RunFolder, Thumbnails
 from selfsort.training import weights_within
 from selfsort.types import F32, I64, U8, Clustering, Images, Json, Method, Snapshot, State
 
+resource: ModuleType | None
+try:
+    import resource
+except ImportError:  # Windows
+    resource = None
+
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
@@ -38,7 +44,7 @@ class Outcome:
     events: list[Json]
     warnings: tuple[str, ...]
     seconds: float
-    peak_memory_mb: float
+    peak_memory_mb: float | None
     metrics: dict[str, float] | None = None
     metrics_sf: dict[str, float] | None = None
     """Scores of JULE's straight-forward labels, kept beside those of its re-run clustering."""
@@ -74,7 +80,7 @@ class Fit:
             try:
                 return self._run()
             except InvalidInput:
-                # The method refused the images before its first step: there is nothing to go on from.
+                # The method refused the images before its first step: a new run has nothing to go on from.
                 if self.folder is not None and is_held and not self.folder.events():
                     self.folder.discard()
                 raise
@@ -229,7 +235,7 @@ def write_outcome(
         {
             "kind": "end",
             "seconds": round(outcome.seconds, 3),
-            "peak_memory_mb": round(outcome.peak_memory_mb, 1),
+            "peak_memory_mb": outcome.peak_memory_mb,
             "clusters_found": len(np.unique(result.labels)),
             "warnings": list(outcome.warnings),
         }
@@ -263,13 +269,18 @@ def pick_thumbnails(
 
 
 def shrink(pixels_NHWC: U8, side: int = 64) -> U8:
-    """Bring pictures to at most `side` pixels by averaging whole blocks: no resampling library, no blur."""
+    """Bring pictures to at most `side` pixels by averaging whole blocks: no resampling library, no blur.
+
+    A side that is shorter than a block becomes one pixel: a thin picture is still a picture.
+    """
     n, height, width, channels = pixels_NHWC.shape
     step = -(-max(height, width) // side)
     if step == 1:
         return pixels_NHWC
-    cut = pixels_NHWC[:, : height // step * step, : width // step * step]
-    blocks = cut.reshape(n, height // step, step, width // step, step, channels)
+    down, across = min(step, height), min(step, width)
+    rows, columns = height // down, width // across
+    cut = pixels_NHWC[:, : rows * down, : columns * across]
+    blocks = cut.reshape(n, rows, down, columns, across, channels)
     small: U8 = np.rint(blocks.mean(axis=(2, 4))).astype(np.uint8)
     return small
 
@@ -293,7 +304,9 @@ def run_config(fit: Fit, choice: Choice, spec: ImageSpec, *, fingerprint: str, s
     }
 
 
-def peak_memory_mb() -> float:
-    """The process's largest resident size so far."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak / (2**20 if sys.platform == "darwin" else 2**10)
+def peak_memory_mb() -> float | None:
+    """The process's largest resident size so far, where the system keeps count."""
+    if resource is None:
+        return None
+    peak: int = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return round(peak / (2**20 if sys.platform == "darwin" else 2**10), 1)

@@ -96,7 +96,7 @@ def cut_clusters(labels_N: Tensor, features_ND: Tensor, n_clusters: int) -> dict
         members = features_ND[labels_N == cluster]
         if n_pieces > 1 and len(members) >= _SMALLEST:
             found = kmeans(training.to_numpy(members), n_pieces, seed=0, n_restarts=3).centroids
-            centres[cluster] = torch.from_numpy(found).to(features_ND.device)
+            centres[cluster] = torch.from_numpy(found).to(features_ND)
     return centres
 
 

@@ -8,6 +8,7 @@
     thumbnails.npz   small copies of some images for the report
     history/         arrays of single stages, for figures
     resume/          what is needed to go on, and the names of the images until labels.csv has them
+    .starting        names of the files so far, until there is a config.json
 
 A folder from a stranger can be opened safely: every read checks form and size and ends in an
 `InvalidInput`, never in executed code; links are refused, so nothing outside the folder is read or written.
@@ -22,16 +23,15 @@ import math
 import os
 import re
 import secrets
-import shutil
-import sys
 import warnings
 import zipfile
 from array import array
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from types import ModuleType
 from typing import IO, Any, TypeVar
 
 import numpy as np
@@ -41,8 +41,11 @@ from safetensors.numpy import save as to_safetensors
 from selfsort.errors import CannotWrite, InvalidInput, MissingData
 from selfsort.types import F32, I64, U8, Arrays, Clustering, Json, State
 
-if sys.platform != "win32":
+fcntl: ModuleType | None
+try:
     import fcntl
+except ImportError:  # Windows
+    fcntl = None
 
 FORMAT = 1
 """Raised when a reader of today could misread a folder of yesterday; older formats stay readable."""
@@ -92,35 +95,47 @@ class RunFolder:
     def __init__(self, path: Path, config: Json) -> None:
         self.path = path
         self.config = config
+        self._made: dict[Path, None] | None = None
+        """Files and folders that this process has made, in order; None for a run that was there before."""
+        self._journal: IO[bytes] | None = None
+        """Where their names are kept until there is a config.json, so that a killed start can be begun again."""
 
     @classmethod
     @contextmanager
     def creating(cls, path: str | Path, config: Json) -> Iterator[RunFolder]:
         """Make a new run folder whose first files are written by the block; config.json comes after them.
 
-        So whatever has a config.json is complete enough to be resumed. A failure takes the folder away again.
-        An existing non-empty folder is refused, never overwritten.
+        So whatever has a config.json is complete enough to be resumed. A failure takes back what was written.
+        A folder with anything in it is refused, never overwritten; only what a killed start has left is replaced.
         """
         path = Path(path)
         cls.refuse_occupied(path)
         was_there = path.is_dir()
         try:
-            path.mkdir(parents=True, exist_ok=was_there)
+            _make_folder(path, exist_ok=was_there)
         except OSError as error:
             raise _cannot_write(path, error) from error
         run = cls(path, {"format": FORMAT, **config})
-        try:
-            yield run
-            run.write_json("config.json", run.config)
-        except BaseException:
-            shutil.rmtree(path, ignore_errors=True)
-            if was_there:
-                path.mkdir(exist_ok=True)
-            raise
+        with _locked(path, _STARTING) as run._journal:
+            run._made = {} if was_there else {path: None}
+            run._made[path / _STARTING] = None
+            try:
+                cls.refuse_occupied(path)  # again: another process may have been quicker
+                for left in _left_by_killed_start(path) or ():
+                    _remove(left)
+                _sync(path)
+                yield run
+                run.write_json("config.json", run.config)
+            except BaseException:
+                run.discard()
+                raise
+            run._journal = None
+            _remove(path / _STARTING)
 
     def discard(self) -> None:
-        """Take the folder away with everything in it."""
-        shutil.rmtree(self.path, ignore_errors=True)
+        """Take back a new run: the files that this process has made, and no others. An opened run stays as it is."""
+        for path in reversed(self._made or {}):
+            _remove(path)
 
     @classmethod
     def create(cls, path: str | Path, config: Json) -> RunFolder:
@@ -134,7 +149,7 @@ class RunFolder:
         """Raise unless the path is free or an empty folder."""
         try:
             is_folder, is_there = path.is_dir(), path.exists()
-            is_occupied = is_folder and any(path.iterdir())
+            is_occupied = is_folder and any(path.iterdir()) and _left_by_killed_start(path) is None
         except OSError as error:
             raise _cannot_write(path, error) from error
         if is_occupied:
@@ -155,9 +170,10 @@ class RunFolder:
         except OSError:  # no permission to look, or a name too long to exist
             is_run = False
         if not is_run:
+            is_begun = _left_by_killed_start(path) is None
             raise MissingData(
-                f"{path} is not a run folder (it has no config.json). "
-                "Expected a folder written by selfsort fit. Check the path."
+                f"{path} is not a run folder (it has no config.json). Expected a folder written by selfsort fit. "
+                + ("Check the path." if is_begun else "It was stopped before it began: start it again as before.")
             )
         _refuse_links(path)
         run = cls(path, cls(path, {}).read_json("config.json"))
@@ -194,23 +210,33 @@ class RunFolder:
         """True once the result is complete on disk."""
         return (self.path / "labels.csv").is_file()
 
+    def refuse_finished(self) -> None:
+        """Raise if there is nothing left to do."""
+        if self.is_finished:
+            raise InvalidInput(
+                f"the run {self.path} is finished already. Expected an unfinished run. "
+                f"See it with: selfsort report {self.path}."
+            )
+
     # --- while running -------------------------------------------------------------------------------
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Keep other processes from writing to this run meanwhile; a killed process lets go by itself."""
-        path = self.path / "resume" / "lock"
+        """Keep other processes from writing to this run meanwhile; a killed process lets go by itself.
+
+        A run that another process has finished since it was opened is refused.
+        """
+        path = self._mine("resume/lock")
         try:
             path.parent.mkdir(exist_ok=True)
-            file = path.open("ab")
         except OSError as error:
             raise _cannot_write(path, error) from error
-        with file:
-            if not _lock(file):
-                raise InvalidInput(
-                    f"another process is working on the run {self.path}. Only one can at a time. "
-                    "Wait for it to end, or stop it and resume."
-                )
+        _sync(self.path)
+        with _locked(self.path, "resume/lock"):
+            if self.is_finished:
+                self._sweep()
+            self.refuse_finished()
+            _remove(self.path / _STARTING)  # left by a kill just after config.json
             yield
 
     @property
@@ -232,7 +258,7 @@ class RunFolder:
 
     def append_event(self, event: Json) -> None:
         """Add a line to events.jsonl."""
-        path, line = self.path / "events.jsonl", (json.dumps(event) + "\n").encode()
+        path, line = self._mine("events.jsonl"), (json.dumps(event) + "\n").encode()
         try:
             with path.open("ab", buffering=0) as file:
                 written = file.write(line)
@@ -266,6 +292,7 @@ class RunFolder:
 
     def save_resume(self, step: int, state: State) -> None:
         """Replace the resume state. One file holds arrays and JSON, so that it is replaced as a whole."""
+        _sync(self.path / "events.jsonl")  # a state must not outlive the events before it
         self.write_state("resume/state.safetensors", State(state.arrays, {"step": step, "state": state.meta}))
 
     def load_resume(self) -> tuple[int, State] | None:
@@ -300,10 +327,18 @@ class RunFolder:
         if clustering.extras:
             self.write_state("extras.safetensors", State(clustering.extras))
         confidence = clustering.soft[np.arange(len(clustering.labels)), clustering.labels]
+        _sync(self.path / "events.jsonl")
         self.write_labels("labels.csv", names, clustering.labels, confidence)
-        shutil.rmtree(self.path / "resume", ignore_errors=True)
-        for part in self.path.rglob(f".*{_PART}"):  # left by kills that this run has survived
-            part.unlink(missing_ok=True)
+        self._sweep()
+
+    def _sweep(self) -> None:
+        """Remove what a finished run no longer needs, and what kills that it has survived have left."""
+        for folder in (self.path, self.path / "history", self.path / "resume"):
+            for part in folder.glob(f".*{_PART}"):
+                if _PART_NAME.fullmatch(part.name):
+                    _remove(part)
+        for name in ("resume/state.safetensors", "resume/names.csv", "resume/lock", "resume"):
+            _remove(self.path / name)
 
     def result(self) -> Clustering:
         """Read the result back, checking that its parts belong together."""
@@ -459,10 +494,29 @@ class RunFolder:
         return State(arrays, meta)
 
     def _write(self, name: str, fill: Callable[[IO[bytes]], object]) -> None:
-        write_whole(self.path / name, fill)
+        write_whole(self._mine(name), fill)
+
+    def _mine(self, name: str) -> Path:
+        """Return the path of a file that is about to be written; a new run remembers it, to be taken back."""
+        path = self.path / name
+        if self._made is None or path in self._made:
+            return path
+        if path.parent != self.path:
+            self._made[path.parent] = None
+        self._made[path] = None
+        if self._journal is not None:
+            try:
+                self._journal.write(f"{name}\n".encode())
+                self._journal.flush()
+                os.fsync(self._journal.fileno())
+            except OSError as error:
+                raise _cannot_write(path, error) from error
+        return path
 
 
+_STARTING = ".starting"
 _PART = ".part"
+_PART_NAME = re.compile(rf"\.[0-9a-f]{{16}}{re.escape(_PART)}")
 
 
 def write_whole(path: Path, fill: Callable[[IO[bytes]], object]) -> None:
@@ -473,7 +527,7 @@ def write_whole(path: Path, fill: Callable[[IO[bytes]], object]) -> None:
             with path.open("wb") as file:  # a pipe or a device has to be written to, never replaced
                 fill(file)
             return
-        path.parent.mkdir(parents=True, exist_ok=True)
+        _make_folder(path.parent, exist_ok=True)
         try:
             with temporary.open("xb") as file:
                 fill(file)
@@ -483,8 +537,57 @@ def write_whole(path: Path, fill: Callable[[IO[bytes]], object]) -> None:
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise
+        _sync(path.parent)
     except OSError as error:
         raise _cannot_write(path, error) from error
+
+
+def _make_folder(path: Path, *, exist_ok: bool) -> None:
+    """Make a folder that is still there after a loss of power, and those above it."""
+    missing = [folder for folder in (path, *path.parents) if not folder.exists()]
+    path.mkdir(parents=True, exist_ok=exist_ok)
+    for folder in missing:
+        _sync(folder.parent)
+
+
+def _sync(path: Path) -> None:
+    """Bring a file, or the names in a folder, to the disk; where a system cannot do that, it goes on without."""
+    with suppress(OSError):
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def _remove(path: Path) -> None:
+    """Remove a file or an empty folder, if that can be done."""
+    with suppress(OSError):
+        if path.is_dir() and not path.is_symlink():
+            path.rmdir()
+        else:
+            path.unlink()
+
+
+def _left_by_killed_start(path: Path) -> list[Path] | None:
+    """Return what a start that was killed before its config.json has left in a folder, files before their folders.
+
+    None if there was no such start, or if the folder holds anything else: then it is somebody's.
+    """
+    try:
+        if not (path / _STARTING).is_file():
+            return None
+        files = set(_read_text(path / _STARTING).splitlines()) - {"config.json"} | {_STARTING}
+        folders = {Path(name).parent.as_posix() for name in files}
+        found = sorted(path.rglob("*"), reverse=True)
+        for entry in found:
+            name = entry.relative_to(path).as_posix()
+            is_ours = name in (folders if entry.is_dir() else files) or _PART_NAME.fullmatch(entry.name)
+            if not is_ours or entry.is_symlink():
+                return None
+    except OSError:  # no permission to look, or a name too long to exist
+        return None
+    return [entry for entry in found if entry.name != _STARTING]
 
 
 def name_csv(names: Sequence[str]) -> bytes:
@@ -503,11 +606,14 @@ def label_csv(names: Sequence[str], labels: I64, confidence: F32) -> bytes:
     return b"".join(parts)
 
 
-_NEEDS_QUOTES = re.compile(r'[,"\r\n]').search
+_NEEDS_QUOTES = re.compile(r'[,;"\t\r\n]').search
 
 
 def _quoted(field: str) -> str:
-    """Quote a field of a csv file; the standard library's writer forgets carriage returns."""
+    """Quote a field of a csv file; the standard library's writer forgets carriage returns.
+
+    Where the comma stands in numbers, spreadsheets take semicolons and tabs for the ends of cells.
+    """
     return '"' + field.replace('"', '""') + '"' if _NEEDS_QUOTES(field) else field
 
 
@@ -616,10 +722,28 @@ def _damaged(path: Path, reason: str) -> InvalidInput:
     )
 
 
+@contextmanager
+def _locked(run: Path, name: str) -> Iterator[IO[bytes]]:
+    """Keep a run folder for this process while a block runs, by a file in it that everybody asks for."""
+    path = run / name
+    try:
+        file = path.open("ab")
+    except OSError as error:
+        raise _cannot_write(path, error) from error
+    with file:
+        # One that was removed since it was opened keeps nobody else out.
+        if not _lock(file) or not path.exists() or not os.path.samestat(os.fstat(file.fileno()), path.stat()):
+            raise InvalidInput(
+                f"another process is working on the run {run}. Only one can at a time. "
+                "Wait for it to end, or stop it and resume."
+            )
+        yield file
+
+
 def _lock(file: IO[bytes]) -> bool:
     """Take a file for this process until it is closed; False if another process has it."""
-    if sys.platform == "win32":
-        return True  # there, a file that somebody writes to cannot be replaced in the first place
+    if fcntl is None:
+        return True  # on Windows, a file that somebody writes to cannot be replaced in the first place
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

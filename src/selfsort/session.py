@@ -8,6 +8,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+import torch
+from threadpoolctl import threadpool_limits
+
 from selfsort import distributed
 from selfsort.api import (
     DEFAULT_METHOD,
@@ -27,6 +30,9 @@ from selfsort.reading import Reading
 from selfsort.run import RunFolder
 from selfsort.training import choose_device
 from selfsort.types import Json
+
+_MAX_THREADS = 1024
+"""More than any machine has use for; a stranger's config.json must not start millions."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +60,8 @@ class Session:
     fit: Fit
     folder: RunFolder
     dataset: Dataset
+    remarks: tuple[str, ...] = ()
+    """What the user should know before it starts."""
 
     @property
     def recipe(self) -> str:
@@ -131,10 +139,7 @@ def _opened_by_all(create: Callable[[], RunFolder]) -> RunFolder:
 def resume(path: Path, *, source: str | None = None, device: str | None = None) -> Session:
     """Open an unfinished run and read its source again; other pixels than before are refused."""
     folder = RunFolder.open(path)
-    if folder.is_finished:
-        raise InvalidInput(
-            f"the run {path} is finished already. Expected an unfinished run. See it with: selfsort report {path}."
-        )
+    folder.refuse_finished()
     dataset = (reading := _source_of(folder, source)).read()
     if dataset.fingerprint != folder.field("fingerprint", str):
         raise InvalidInput(
@@ -160,7 +165,28 @@ def resume(path: Path, *, source: str | None = None, device: str | None = None) 
         folder=folder,
         featuriser=featuriser,
     )
-    return Session(fit, folder, dataset)
+    return Session(fit, folder, dataset, take_threads_of(folder))
+
+
+def take_threads_of(folder: RunFolder) -> tuple[str, ...]:
+    """Compute with as many threads as a run was started with, because another number rounds differently.
+
+    Left alone among several processes, whose number is not kept and changes the result as well.
+    """
+    here = torch.get_num_threads()
+    if "threads" not in folder.config or distributed.world_size() > 1:
+        return ()
+    recorded = folder.field("threads", int)
+    if not 1 <= recorded <= _MAX_THREADS:
+        raise invalid("threads in config.json", f"be from 1 to {_MAX_THREADS}", recorded, "Restore the file.")
+    if recorded == here:
+        return ()
+    torch.set_num_threads(recorded)
+    threadpool_limits(recorded)  # those of NumPy, SciPy and scikit-learn
+    return (
+        f"threads: {recorded}, as the run was started with, and not {here}, as this process was: another number would "
+        "change the result.",
+    )
 
 
 def _source_of(folder: RunFolder, named: str | None) -> Reading:
@@ -220,7 +246,7 @@ def summary(session: Session, outcome: Outcome) -> Json:
         "clusters_asked": session.fit.config.n_clusters,
         "clusters_found": len(set(outcome.clustering.labels.tolist())),
         "seconds": round(outcome.seconds, 3),
-        "peak_memory_mb": round(outcome.peak_memory_mb, 1),
+        "peak_memory_mb": outcome.peak_memory_mb,
         "warnings": list(outcome.warnings),
     }
     if outcome.metrics is not None:
@@ -274,8 +300,9 @@ def split_layer(text: str | None) -> tuple[RunFolder | None, str]:
     if text is None:
         return None, "top"
     path, layer = text, "top"
-    if ":" in text and not Path(text).is_dir():
-        path, _, layer = text.rpartition(":")
+    # The colon after the letter of a Windows drive has a path behind it, which is no layer.
+    if (match := re.fullmatch(r"(.*):([^/\\]*)", text, re.DOTALL)) and not Path(text).is_dir():
+        path, layer = match.groups()
     folder = RunFolder.open(path)
     folder.label_table()  # an unfinished run has no network to give
     return folder, layer

@@ -103,8 +103,13 @@ def seeded_init(seed: int, purpose: str = "weights") -> Iterator[None]:
         yield
 
 
+def from_bytes(bytes_BCHW: Tensor) -> Tensor:
+    """Scale bytes to [0, 1], in torch's default precision, which is that of a new network."""
+    return bytes_BCHW.to(torch.get_default_dtype()).mul_(1 / 255)
+
+
 class PixelTensor:
-    """The decoded images as seen by a network: float32 NCHW batches, cut from uint8 on demand.
+    """The decoded images as seen by a network: NCHW batches of floats, cut from uint8 on demand.
 
     The uint8 array is never copied as a whole; a permuted view makes each batch channels-last for free,
     which is the faster layout for convolutions on a CPU.
@@ -124,7 +129,7 @@ class PixelTensor:
 
     def floats(self, idx: Tensor) -> Tensor:
         """Return the batch scaled to [0, 1]."""
-        x_BCHW = self.bytes(idx).float().mul_(1 / 255)
+        x_BCHW = from_bytes(self.bytes(idx))
         return even_light(x_BCHW) if self.is_even else x_BCHW
 
     def chunks(self, size: int) -> Iterator[Tensor]:

@@ -17,10 +17,10 @@ from tests.conftest import write_photos
 from tests.explore.runs import fitted
 
 from selfsort.explore.app import create_app
+from selfsort.explore.connections import HOST, configure, listen
 from selfsort.explore.desk import Desk
-from selfsort.explore.guard import Guard, new_token
+from selfsort.explore.guard import Door, Guard
 from selfsort.explore.pictures import Pictures
-from selfsort.explore.serve import HOST, listen
 from selfsort.run import RunFolder, Thumbnails
 from selfsort.types import Clustering, State
 
@@ -32,16 +32,19 @@ HOSTILE = "<img src=x onerror=document.title='harm'>.png"
 class Server:
     """The real server, in a thread of this process."""
 
-    def __init__(self, run: Path) -> None:
+    def __init__(self, run: Path, port: int = 0) -> None:
         self.desk = Desk.open(run)
-        token = new_token()
         pictures = Pictures.open(self.desk.folder, self.desk.table.names)
-        self._listener = listen(0)
-        self.address = f"http://{HOST}:{self._listener.getsockname()[1]}/{token}/"
-        app = Guard(create_app(self.desk, pictures), token)
-        self._server = uvicorn.Server(uvicorn.Config(app, log_level="error", access_log=False))
+        self._listener = listen(port)
+        self.port = self._listener.getsockname()[1]
+        self.home = f"http://{HOST}:{self.port}/"
+        self._door = Door(self.port)
+        self._server = uvicorn.Server(configure(Guard(create_app(self.desk, pictures), self._door)))
         self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [self._listener]})
         self._thread.start()
+
+    def new_link(self) -> str:
+        return self.home.rstrip("/") + self._door.new_link()
 
     def stop(self) -> None:
         self._server.should_exit = True
@@ -60,10 +63,11 @@ def photo_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def server(photo_run: Path, tmp_path: Path) -> Iterator[Server]:
+def server(browser: Browser, photo_run: Path, tmp_path: Path) -> Iterator[Server]:
     shutil.copytree(photo_run, tmp_path / "run")
     started = Server(tmp_path / "run")
     yield started
+    browser.open("about:blank")  # the page may still be fetching, and would complain
     started.stop()
 
 
@@ -78,7 +82,7 @@ BLANK = f"{SEEN}.filter((tile) => tile.classList.contains('pending')).length"
 
 
 def loaded(browser: Browser, server: Server) -> None:
-    browser.open(server.address)
+    browser.open(server.new_link())
     browser.wait(lambda: browser.run(IN_SIGHT) > 0 and browser.run(BLANK) == 0, "the gallery is visible")
 
 
@@ -89,6 +93,83 @@ def sizes(browser: Browser) -> dict[str, int]:
           .map((e) => [".label", ".size"].map((part) => e.querySelector(part).textContent));"""
     )
     return {name: int(size.replace(",", "")) for name, size in pairs}
+
+
+class TestOpening:
+    def test_the_link_gives_way_to_the_bare_address(self, browser: Browser, server: Server) -> None:
+        loaded(browser, server)
+        assert browser.run("return location.href") == server.home
+        (cookie,) = browser.driver.get_cookies()
+        assert cookie["name"] == f"selfsort-{server.port}"
+        assert (cookie["httpOnly"], cookie["sameSite"], cookie["path"]) == (True, "Strict", "/")
+        assert browser.run("return document.cookie") == "", "no script can read it"
+        browser.driver.refresh()
+        browser.wait(lambda: browser.run(IN_SIGHT) > 0, "the page is still open to this browser")
+
+    def test_a_dead_link(self, browser: Browser, server: Server) -> None:
+        link = server.new_link()
+        for _ in range(2):  # who is in may click on it again
+            browser.open(link)
+            browser.wait(lambda: browser.run(IN_SIGHT) > 0, "the gallery is visible")
+        browser.driver.delete_all_cookies()  # any other browser
+        browser.open(link)
+        assert "Press Enter in the terminal" in browser.text("body")
+        assert browser.all("#gallery") == []
+        assert all("403" in complaint for complaint in browser.complaints())
+        loaded(browser, server)  # a fresh one lets it in again
+
+    def test_a_link_in_another_page(self, browser: Browser, server: Server, tmp_path: Path) -> None:
+        link = server.new_link()
+        (tmp_path / "page.html").write_text(f"<a href='{link}'>selfsort</a>", encoding="utf-8")
+        browser.open((tmp_path / "page.html").as_uri())
+        browser.click("a")
+        browser.wait(lambda: "copy the link into the address bar" in browser.text("body"), "a way out")
+        assert all("403" in complaint for complaint in browser.complaints())
+        browser.open(link)
+        browser.wait(lambda: browser.run(IN_SIGHT) > 0, "the link was not used up")
+
+    def test_an_open_page_whose_server_was_started_again(
+        self, browser: Browser, photo_run: Path, tmp_path: Path
+    ) -> None:
+        shutil.copytree(photo_run, tmp_path / "run")
+        first = Server(tmp_path / "run")
+        try:
+            loaded(browser, first)
+        finally:
+            first.stop()
+        second = Server(tmp_path / "run", first.port)
+        try:
+            browser.press("j")
+            browser.wait(lambda: "Press Enter in the terminal" in browser.text("#toasts"), "what to do")
+            browser.open("about:blank")
+            # Between the two servers a name or a picture may have been asked for as well.
+            assert all("403" in complaint or "REFUSED" in complaint for complaint in browser.complaints())
+        finally:
+            second.stop()
+
+    def test_another_run_on_the_same_port_shows_its_own_pictures(
+        self, browser: Browser, photo_run: Path, tmp_path: Path
+    ) -> None:
+        """Pictures may be kept by the browser, and their addresses are the same."""
+        shutil.copytree(photo_run, tmp_path / "run")
+        first = Server(tmp_path / "run")
+        try:
+            loaded(browser, first)
+            kept = browser.driver.execute_async_script(FETCHED, "api/names")
+            browser.open("about:blank")
+        finally:
+            first.stop()
+        second = Server(large_run(tmp_path / "other", 100, 4), first.port)
+        try:
+            loaded(browser, second)
+            shown = browser.driver.execute_async_script(FETCHED, "api/names")
+            assert (len(kept), len(shown)) == (60, 100)
+            browser.open("about:blank")
+        finally:
+            second.stop()
+
+
+FETCHED = "const [path, done] = arguments; fetch(path).then((answer) => answer.json()).then(done)"
 
 
 class TestLooking:

@@ -21,10 +21,8 @@ from tests.explore.runs import fitted
 
 from selfsort.explore.app import create_app
 from selfsort.explore.desk import Desk
-from selfsort.explore.guard import Guard
+from selfsort.explore.guard import Door, Guard
 from selfsort.explore.pictures import Pictures
-
-TOKEN = "token-of-the-tests"
 
 EVERY_ADDRESS = [
     "/api/clusters",
@@ -45,9 +43,12 @@ EVERY_ADDRESS = [
 
 
 def client_of(desk: Desk) -> TestClient:
-    guarded = Guard(create_app(desk, Pictures.open(desk.folder, desk.table.names)), TOKEN)
+    door = Door(80)
+    guarded = Guard(create_app(desk, Pictures.open(desk.folder, desk.table.names)), door)
     # A fault must be an answer here, as it would be in the browser.
-    return TestClient(guarded, base_url=f"http://127.0.0.1/{TOKEN}/", raise_server_exceptions=False)
+    client = TestClient(guarded, base_url="http://127.0.0.1/", raise_server_exceptions=False)
+    assert client.get(door.new_link()).status_code == 200
+    return client
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from tests.explore.runs import fitted
 from tests.tiny_run import files_of
 
 from selfsort.data import read_labels, read_source
+from selfsort.data.spreadsheet import from_text
 from selfsort.errors import CannotWrite, InvalidInput
 from selfsort.explore.desk import Desk
 from selfsort.explore.exports import export, find_export, folder_names
@@ -62,7 +63,7 @@ class TestLabels:
             Image.new("RGB", (8, 8), (40 * i, 255 - 40 * i, 0)).save(tmp_path / "photos" / name)
         desk = Desk.open(fitted(tmp_path / "photos", tmp_path / "run", clusters=2).path)
         with export(desk, "labels").open(newline="") as file:
-            assert [row["name"] for row in csv.DictReader(file)] == sorted(names)
+            assert [from_text(row["name"]) for row in csv.DictReader(file)] == sorted(names)
         desk.close()
 
 
@@ -81,7 +82,7 @@ class TestFolders:
         ("names", "expected"),
         [
             ({0: "../../etc"}, {0: "-..-etc"}),
-            ({0: "..", 1: ".", 2: ".hidden", 3: "con."}, {0: "_", 1: "_-2", 2: "hidden", 3: "con"}),
+            ({0: "..", 1: ".", 2: ".hidden", 3: "con."}, {0: "_", 1: "_-2", 2: "hidden", 3: "_con"}),
             ({0: "a\\b:c*d"}, {0: "a-b-c-d"}),
             ({0: "Same", 1: "same", 2: "same-2"}, {0: "Same", 1: "same-2", 2: "same-2-2"}),
         ],

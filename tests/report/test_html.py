@@ -38,7 +38,7 @@ def test_attributes_can_be_absent_or_bare() -> None:
     )
 
 
-@pytest.mark.parametrize("bad", ["\x00", "\x1b", "\udcff", "\u202e", "\x85", "\ufffe"])
+@pytest.mark.parametrize("bad", ["\x00", "\x1b", "\ud800", "\u202e", "\x85", "\ufffe"])
 def test_what_no_page_can_show_is_replaced(bad: str) -> None:
     assert printable(f"a{bad}b") == "a\ufffdb"
     assert bad not in element("i", {"title": bad}, bad)

@@ -17,6 +17,7 @@ from selfsort.classic.fit import Partition, PixelConfig, classic_method
 from selfsort.classic.kmeans import kmeans
 from selfsort.config import setting
 from selfsort.errors import missing_extra
+from selfsort.graph._jit import forgiving_caches
 from selfsort.training import derive_seed
 from selfsort.types import F32
 
@@ -41,7 +42,7 @@ class UMAPConfig(PixelConfig):
 def embed(features: F32, config: UMAPConfig, seed: int) -> F32:
     """Run UMAP on one thread: the only way it gives the same answer twice."""
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), forgiving_caches():
             warnings.simplefilter("ignore", ImportWarning)  # it misses TensorFlow, which we do not
             import umap  # an optional extra, and slow to load
     except ImportError:

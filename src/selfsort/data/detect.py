@@ -59,7 +59,7 @@ def open_recorded(source: str, recorded: Recorded) -> Gallery | Table:
     recorded names, and a source of another kind is a file, or lies in the folder itself.
     """
     path, shown = expanded(source).absolute(), printable(source)
-    if recorded.kind == "folder":
+    if recorded.kind == "folder" and path.is_dir():
         return list_recorded(path, recorded.names)
     if recorded.kind == "list":
         return list_files(recorded.names, path.parent, "list")

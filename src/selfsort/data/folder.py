@@ -16,22 +16,34 @@ import stat
 from collections import Counter
 from collections.abc import Iterable
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import IO
 
 from selfsort.data.datasets import Skipped
 from selfsort.data.decode import HEAD_BYTES, PICTURE_SUFFIXES, Unreadable, explain, is_picture_head
 from selfsort.data.pictures import Gallery, Item
-from selfsort.errors import MissingData
+from selfsort.errors import MissingData, invalid
+
+_LONGEST_LINE = 1 << 16
+
+_SPELT_BYTE = re.compile(r"\\(?=x[0-9a-f]{2})")
 
 
 def printable(name: str) -> str:
     r"""Return a name that any file or terminal can hold: bytes that are not UTF-8 are spelt out.
 
-    >>> printable(os.fsdecode(b"caf\xe9.png"))
-    'caf\\xe9.png'
+    A name that holds such a spelling already has its backslash spelt out, so that no two names become one.
+
+    >>> printable(os.fsdecode(b"caf\xe9.png")), printable(r"caf\xe9.png"), printable(r"a\b.png")
+    ('caf\\xe9.png', 'caf\\x5cxe9.png', 'a\\b.png')
     """
+    name = _SPELT_BYTE.sub(r"\\x5c", name)
     return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
+def stored_name(path: PurePath) -> str:
+    """Return what a picture is called in a run: with forward slashes, whatever system it was listed on."""
+    return printable(path.as_posix())
 
 
 def expanded(path: str | os.PathLike[str]) -> Path:
@@ -41,7 +53,10 @@ def expanded(path: str | os.PathLike[str]) -> Path:
 
 def open_file(path: Path) -> IO[bytes]:
     """Open a regular file; a pipe or a device could block for ever and is refused."""
-    mode = path.stat().st_mode
+    try:
+        mode = path.stat().st_mode
+    except ValueError:
+        raise Unreadable("no file can have such a name") from None
     if stat.S_ISDIR(mode):
         raise Unreadable("it is a folder")
     if not stat.S_ISREG(mode):
@@ -94,8 +109,8 @@ def list_recorded(root: Path, names: Iterable[str]) -> Gallery:
 
 def _recorded_path(root: Path, name: str) -> Path | None:
     """Return the file of a name that `printable` has written, if it is there and holds something."""
-    spelt_out = re.sub(rb"\\x([89a-f][0-9a-f])", lambda found: bytes.fromhex(found[1].decode()), os.fsencode(name))
-    for path in (Path(name), Path(os.fsdecode(spelt_out))):
+    spelt_out = re.sub(rb"\\x(5c|[89a-f][0-9a-f])", lambda found: bytes.fromhex(found[1].decode()), os.fsencode(name))
+    for path in (Path(os.fsdecode(spelt_out)), Path(name)):  # names of older runs were not spelt out
         try:
             if path.is_absolute() or ".." in path.parts:
                 continue
@@ -135,12 +150,19 @@ def list_files(paths: Iterable[str | os.PathLike[str]], base: Path, kind: str) -
     items = []
     for given in paths:
         path = Path(os.path.abspath(base / given))  # noqa: PTH100 - resolve() would follow links
-        items.append(Item(printable(Path(given).as_posix()), partial(open_file, path), path))
+        items.append(Item(stored_name(Path(given)), partial(open_file, path), path))
     return Gallery(kind, items)
 
 
 def read_list_file(path: Path) -> Gallery:
     """Read a list file: one path per line, relative to the file's own folder; empty lines do not count."""
-    text = path.read_bytes().decode("utf-8-sig", "surrogateescape")
-    lines = [line.rstrip("\r") for line in text.split("\n")]
+    lines: list[str] = []
+    with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="\n") as file:
+        while line := file.readline(_LONGEST_LINE):
+            if len(line) == _LONGEST_LINE or "\0" in line:
+                got = f"other bytes in line {len(lines) + 1}"
+                raise invalid(
+                    f"the list file {printable(path.name)}", "be text, one path a line", got, "Repair the list."
+                )
+            lines.append(line.removesuffix("\n").rstrip("\r"))
     return list_files([line for line in lines if line.strip()], path.parent, "list")

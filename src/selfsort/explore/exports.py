@@ -1,26 +1,29 @@
 """Corrected labels for other programs: a label file, folders of images, images with labels to train on.
 
-Everything goes into `exports/` in the run folder, under a new name each time; nothing there is ever overwritten.
+Everything goes into `exports/` in the run folder, under a new name each time; nothing there is ever overwritten. An
+export gets its number when it is complete, so several may be under way at once.
 """
 
 from __future__ import annotations
 
 import csv
 import io
+import os
 import re
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import IO, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from selfsort.errors import CannotWrite, InvalidInput
+from selfsort.data.spreadsheet import as_text
+from selfsort.errors import InvalidInput
 from selfsort.explore.desk import Desk
-from selfsort.export import export_folders, read_images_of, safe_name
-from selfsort.run import write_whole
+from selfsort.export import build_folders, put, read_images_of, safe_name, scratch_in
 from selfsort.types import I64
 
 FOLDER = "exports"
@@ -36,15 +39,21 @@ _NAMES = re.compile(r"(labels-[0-9]{3,}\.csv|model-input-[0-9]{3,}\.npz)")
 
 def export(desk: Desk, kind: Kind) -> Path:
     """Write an export and return its path."""
-    target = _free(desk.folder.path / FOLDER, *_FORMS[kind])
-    if kind == "labels":
-        text = labels_csv(desk)
-        write_whole(target, lambda file: file.write(text))
-    elif kind == "folders":
-        _export_folders(desk, target)
-    else:
-        _export_model_input(desk, target)
-    return target
+    folder = desk.folder.path / FOLDER
+    if folder.is_symlink():
+        raise InvalidInput(f"{folder} is a link. Expected a plain folder in the run. Remove the link.")
+    stem, suffix = _FORMS[kind]
+    with scratch_in(folder) as scratch:
+        made = scratch / "made"
+        if kind == "labels":
+            _write(made, lambda file: file.write(labels_csv(desk)))
+        elif kind == "folders":
+            _build_folders(desk, made)
+        else:
+            _write_model_input(desk, made)
+        place = put(made, (folder / f"{stem}-{number:03d}{suffix}" for number in count(1)))
+    assert place is not None  # there is always a higher number
+    return place
 
 
 def find_export(desk: Desk, name: str) -> Path | None:
@@ -56,7 +65,7 @@ def find_export(desk: Desk, name: str) -> Path | None:
 
 
 def labels_csv(desk: Desk) -> bytes:
-    """Write every image with its cluster now, its name, and what the method had said."""
+    """Write every image with its cluster now, its name, and what the method had said; for spreadsheets."""
     labels, is_wrong, names = desk.snapshot()
     stream = io.StringIO(newline="")
     # All texts are quoted: the writer would forget to where a name holds a carriage return.
@@ -65,7 +74,7 @@ def labels_csv(desk: Desk) -> bytes:
     original = zip(desk.table.labels.tolist(), desk.table.confidence.tolist(), strict=True)
     rows = zip(desk.table.names, labels.tolist(), is_wrong.tolist(), original, strict=True)
     for name, cluster, wrong, (was, sure) in rows:
-        writer.writerow([name, cluster, names[cluster], int(wrong), was, round(sure, 6)])
+        writer.writerow([as_text(name), cluster, as_text(names[cluster]), int(wrong), was, round(sure, 6)])
     return stream.getvalue().encode("utf-8", "surrogateescape")
 
 
@@ -78,7 +87,7 @@ def folder_names(names: Mapping[int, str]) -> dict[int, str]:
     found: dict[int, str] = {}
     taken: set[str] = set()
     for cluster, name in sorted(names.items()):
-        plain = safe_name(re.sub(r'[/\\:*?"<>|]', "-", name).rstrip(". ") or "_").lstrip(".") or "_"
+        plain = safe_name(re.sub(r'[/\\:*?"<>|]', "-", name).lstrip("."), for_windows=True)
         candidate, number = plain, 2
         # Some file systems do not tell capitals from small letters.
         while candidate.casefold() in taken:
@@ -88,16 +97,16 @@ def folder_names(names: Mapping[int, str]) -> dict[int, str]:
     return found
 
 
-def _export_folders(desk: Desk, target: Path) -> None:
+def _build_folders(desk: Desk, tree: Path) -> None:
     """Images marked wrong go into a folder of their own."""
     labels, is_wrong, names = desk.snapshot()
     wrong = max(names) + 1
     labels[is_wrong] = wrong
-    table = replace(desk.table, labels=labels)
-    export_folders(desk.folder, target, table=table, folder_names=folder_names({**names, wrong: "marked wrong"}))
+    titles = folder_names({**names, wrong: "marked wrong"})
+    build_folders(tree, replace(desk.table, labels=labels), read_images_of(desk.folder, desk.table), titles)
 
 
-def _export_model_input(desk: Desk, target: Path) -> None:
+def _write_model_input(desk: Desk, target: Path) -> None:
     """Write the pixels that the method saw with the corrected labels; images marked wrong are left out."""
     labels, is_wrong, names = desk.snapshot()
     kept = np.flatnonzero(~is_wrong)
@@ -110,7 +119,15 @@ def _export_model_input(desk: Desk, target: Path) -> None:
         "names": np.array([names[int(number)] for number in numbers]),  # what the reader of npz calls the classes
         "files": np.array([name.encode("utf-8", "backslashreplace").decode() for name in desk.table.names])[kept],
     }
-    write_whole(target, lambda file: _write_npz(file, pixels, kept, parts))
+    _write(target, lambda file: _write_npz(file, pixels, kept, parts))
+
+
+def _write(path: Path, fill: Callable[[IO[bytes]], object]) -> None:
+    """Write a file so that it is on the disk before it gets its name."""
+    with path.open("xb") as file:
+        fill(file)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def _write_npz(
@@ -127,19 +144,3 @@ def _write_npz(
         for name, array in parts.items():
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
                 np.lib.format.write_array(member, array, allow_pickle=False)
-
-
-def _free(folder: Path, stem: str, suffix: str) -> Path:
-    """Return a path with a number that is not taken."""
-    try:
-        folder.mkdir(exist_ok=True)
-        taken = {path.name for path in folder.iterdir()}
-    except OSError as error:
-        raise CannotWrite(
-            f"{folder} could not be written ({error.strerror}). Expected a writable run folder. "
-            "Check its permissions; nothing was written."
-        ) from error
-    if folder.is_symlink():
-        raise InvalidInput(f"{folder} is a link. Expected a plain folder in the run. Remove the link.")
-    number = next(i for i in range(1, len(taken) + 2) if f"{stem}-{i:03d}{suffix}" not in taken)
-    return folder / f"{stem}-{number:03d}{suffix}"

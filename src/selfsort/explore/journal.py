@@ -3,13 +3,23 @@
 An edit is committed and on the disk before anyone is told that it was made, so a server that is killed loses nothing
 that it has confirmed. The file holds edits in their order; undone ones stay until a new edit takes their place.
 While it is open it is locked: two servers over one run would not see each other's edits.
+
+A stranger's edits are looked at before SQLite is, because SQLite repairs a database before anyone can ask it anything:
+it rolls back the journal beside it, and then removes the file that the last bytes of the journal name, whichever that
+is. Only a transaction over several databases names one, and we never make any; so such a journal is refused, as is
+everything beside the edits that we never write. A journal of ours, left by a kill, names nothing and is rolled back.
+Working on a copy would not help, since the name is a whole path; and asking whether a run is trusted would need a list
+of trusted runs and a way to bring the copy home, for no more safety. Somebody who can write to the folder at the very
+moment in which it is opened is not kept out by this.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
 import sqlite3
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -19,6 +29,8 @@ from selfsort.explore.edits import Edit, from_json, kind_of, to_json
 
 FILE = "edits.sqlite"
 VERSION = 1
+
+_JOURNAL_MAGIC = bytes.fromhex("d9d505f920a163d7")
 
 _SCHEMA = (
     "CREATE TABLE origin (labels_sha256 TEXT NOT NULL)",
@@ -49,6 +61,7 @@ class Journal:
     def open(cls, run: Path) -> Self:
         """Open or begin the edits of a run folder."""
         path = run / FILE
+        _refuse_traps(path)
         try:
             # Requests are answered in several threads; whoever owns the journal lets one in at a time.
             connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=0)
@@ -138,7 +151,40 @@ def digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def _refuse_traps(path: Path) -> None:
+    """Refuse files by which SQLite could be made to do harm; it must not have looked at them before."""
+    for ending in ("-wal", "-shm"):
+        if os.path.lexists(f"{path}{ending}"):
+            raise _damaged(Path(f"{path}{ending}"), "we never write such a file")
+    if 2 in _bytes_at(path, 18, os.SEEK_SET)[:2]:  # the versions in the header of a database
+        raise _keeps_log(path)
+    journal = Path(f"{path}-journal")
+    if _bytes_at(journal, -8, os.SEEK_END) == _JOURNAL_MAGIC:
+        raise _damaged(journal, "it names another file, which SQLite would remove")
+
+
+def _bytes_at(path: Path, offset: int, whence: int) -> bytes:
+    """Return eight bytes of a plain file, or fewer if it is shorter or not there."""
+    try:
+        mode = path.lstat().st_mode
+        if stat.S_ISDIR(mode):
+            return b""  # SQLite says what is wrong with it
+        if not stat.S_ISREG(mode):
+            raise _damaged(path, "it is a link or a device, not a plain file")
+        with path.open("rb") as file:
+            if file.seek(0, os.SEEK_END) < abs(offset):
+                return b""
+            file.seek(offset, whence)
+            return file.read(8)
+    except FileNotFoundError:
+        return b""
+    except OSError as error:
+        raise _damaged(path, error.strerror or str(error)) from error
+
+
 def _begin_or_check(connection: sqlite3.Connection, path: Path, labels: str) -> None:
+    if connection.execute("PRAGMA journal_mode").fetchone()[0] != "delete":  # what was rolled back may have changed it
+        raise _keeps_log(path)
     found = [row[0] for row in connection.execute("SELECT sql FROM sqlite_schema ORDER BY rootpage")]
     if not found:
         for statement in _SCHEMA:
@@ -184,8 +230,13 @@ def _explain(path: Path, error: sqlite3.Error) -> InvalidInput | CannotWrite:
 def _damaged(path: Path, reason: str) -> InvalidInput:
     return InvalidInput(
         f"{path} cannot be used ({reason}). Expected edits as this selfsort writes them. "
-        "Restore the file, or move it away to begin without edits; the labels of the run are untouched."
+        f"Restore the file, or move {FILE} and all that begins with this name away to begin without edits; "
+        "the labels of the run are untouched."
     )
+
+
+def _keeps_log(path: Path) -> InvalidInput:
+    return _damaged(path, "it keeps a log that we never write")
 
 
 def _cannot_write(path: Path, error: sqlite3.Error) -> CannotWrite:

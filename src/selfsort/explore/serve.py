@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import socket
+import os
+import signal
+import sys
+import time
 import webbrowser
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from threading import Thread
 
-from selfsort.errors import CannotWrite, missing_extra
-
-HOST = "127.0.0.1"
+from selfsort.errors import missing_extra
 
 
 def serve(run: Path, *, port: int, is_browser_wanted: bool, say: Callable[[str], None]) -> None:
@@ -21,22 +23,32 @@ def serve(run: Path, *, port: int, is_browser_wanted: bool, say: Callable[[str],
     except ImportError as error:
         raise missing_extra("fastapi and uvicorn", "selfsort explore", "explore") from error
     from selfsort.explore.app import create_app
+    from selfsort.explore.connections import HOST, configure, listen
     from selfsort.explore.desk import Desk
-    from selfsort.explore.guard import Guard, new_token
+    from selfsort.explore.guard import Door, Guard
     from selfsort.explore.pictures import Pictures
 
     desk = Desk.open(run)
     try:
         pictures = Pictures.open(desk.folder, desk.table.names)
-        token = new_token()
-        guarded = Guard(create_app(desk, pictures), token)
         with listen(port) as listener:
-            address = f"http://{HOST}:{listener.getsockname()[1]}/{token}/"
-            config = uvicorn.Config(guarded, log_level="error", access_log=False, server_header=False, ws="none")
+            port = listener.getsockname()[1]
+            door = Door(port)
+            config = configure(Guard(create_app(desk, pictures), door))
+
+            def new_address() -> str:
+                address = f"http://{HOST}:{port}{door.new_link()}"
+                say(f"explore: {address}")
+                return address
+
             if pictures.note is not None:
                 say(pictures.note)
-            say(f"explore: {address}")
-            say("Only who has this address can see the page. Edits are kept at once; stop with Ctrl-C.")
+            address = new_address()
+            is_terminal = sys.stdin is not None and sys.stdin.isatty()
+            more = "; press Enter here for another" if is_terminal else ""
+            say(f"The link opens the page in one browser, once{more}. Edits are kept at once; stop with Ctrl-C.")
+            if is_terminal:
+                Thread(target=_at_each_line, args=(sys.stdin.fileno(), new_address), daemon=True).start()
             if is_browser_wanted:
                 webbrowser.open(address)
             with suppress(KeyboardInterrupt):  # how this command is meant to end
@@ -45,17 +57,16 @@ def serve(run: Path, *, port: int, is_browser_wanted: bool, say: Callable[[str],
         desk.close()
 
 
-def listen(port: int) -> socket.socket:
-    """Open a port on the loopback interface; 0 takes any that is free."""
-    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((HOST, port))
-        listener.listen()  # from here on a browser may come; it waits until the server is up
-    except OSError as error:
-        listener.close()
-        raise CannotWrite(
-            f"port {port} could not be opened ({error.strerror}). Expected a port that is free. "
-            "Choose another --port, or leave it out."
-        ) from error
-    return listener
+def _at_each_line(terminal: int, act: Callable[[], object]) -> None:
+    """Do something whenever Enter is pressed in a terminal, as long as the process lives."""
+    if sys.platform != "win32":  # a job in the background that reads is refused then; otherwise it would be stopped
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTTIN})
+    while True:
+        try:
+            typed = os.read(terminal, 1024)  # not through sys.stdin, which must not be waited for at the end
+        except OSError:
+            typed = b""
+        if typed:
+            act()
+        else:  # in the background, Ctrl-D, or the terminal is gone
+            time.sleep(1)

@@ -323,7 +323,7 @@ class _Run:
         assert pool is not None
         idx_B = batch_B.to(self.device)
         l_BK, la_BK = self.net(
-            self.change(pool.rows[batch_B]) if pool.views is None else pool.views[idx_B].float().mul_(1 / 255)
+            self.change(pool.rows[batch_B]) if pool.views is None else training.from_bytes(pool.views[idx_B])
         )
         weighed = []
         if config.TI:

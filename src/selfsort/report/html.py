@@ -25,15 +25,17 @@ _VOID = frozenset({"br", "hr", "img", "meta"})
 _UNPRINTABLE = re.compile(
     "[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u200e\\u200f\\u202a-\\u202e\\u2066-\\u2069\\ud800-\\udfff\\ufffe\\uffff]"
 )
+_BYTE = re.compile("[\\udc80-\\udcff]")
 
 
 def printable(text: str) -> str:
-    r"""Replace what no page can show.
+    r"""Replace what no page can show; bytes that are not UTF-8 are spelt out, since names may differ in them alone.
 
-    >>> printable("a\x00b").encode()
-    b'a\xef\xbf\xbdb'
+    >>> printable("a\x00b").encode(), printable("caf\udce9")
+    (b'a\xef\xbf\xbdb', 'caf\\xe9')
     """
-    return _UNPRINTABLE.sub("\ufffd", text)
+    spelt = _BYTE.sub(lambda byte: f"\\x{ord(byte[0]) - 0xDC00:02x}", text)
+    return _UNPRINTABLE.sub("\ufffd", spelt)
 
 
 def element(tag: str, attributes: Attributes, *children: Child) -> Html:

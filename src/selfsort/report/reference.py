@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from pathlib import PurePath
+from pathlib import PureWindowsPath
 
 from selfsort.published import DATASETS, SCORES, Score
 from selfsort.report.html import Html, element, join
@@ -16,7 +16,7 @@ def dataset_of(source: str, n_images: int) -> str | None:
     >>> dataset_of("mnist.npz", 70_000), dataset_of("mnist.npz", 10_000), dataset_of("mnist.npz", 500)
     ('mnist', 'mnist-test', None)
     """
-    stem = PurePath(source).stem.lower()
+    stem = PureWindowsPath(source).stem.lower()  # which knows both kinds of slash: the run may come from anywhere
     for name, description in DATASETS.items():
         count = re.search(r"([\d,]+) (?:test )?images", description)
         if count is None:
