@@ -55,9 +55,11 @@ def packed_pictures(path: Path, n: int, side: int) -> None:
     ]
     content, directory = b"", b""
     for name, data, size, method in members:
-        fields = struct.pack("<HHHHHLLLHH", 20, 0, method, 0, 0, zlib.crc32(data), len(data), size, len(name), 0)
-        directory += b"PK\x01\x02\x14\x00" + fields + struct.pack("<HHHLL", 0, 0, 0, 0, len(content)) + name
-        content += b"PK\x03\x04" + fields + name + data
+        extra = struct.pack("<HHQQ", 1, 16, size, len(data))  # sizes of eight bytes: there may be more than 4 GB
+        sizes = (zlib.crc32(data), 2**32 - 1, 2**32 - 1, len(name), len(extra))
+        fields = struct.pack("<HHHHHLLLHH", 45, 0, method, 0, 0, *sizes)
+        directory += b"PK\x01\x02\x2d\x00" + fields + struct.pack("<HHHLL", 0, 0, 0, 0, len(content)) + name + extra
+        content += b"PK\x03\x04" + fields + name + extra + data
     end = struct.pack("<HHHHLLH", 0, 0, 2, 2, len(directory), len(content), 0)
     path.write_bytes(content + directory + b"PK\x05\x06" + end)
 

@@ -10,7 +10,7 @@ import warnings
 import numpy as np
 
 from selfsort.errors import InvalidInput
-from selfsort.report.arrays import MOST_NUMBERS, read_rows
+from selfsort.report.arrays import read_rows
 from selfsort.types import F32, I64
 
 _BLOCK_ROWS = 8192
@@ -33,18 +33,18 @@ class Features:
     def __len__(self) -> int:
         return len(self._features_ND)
 
-    def _unit(self, rows: I64 | slice, at_most: int = _BLOCK_NUMBERS) -> F32:
+    def _unit(self, rows: I64 | slice) -> F32:
         """Return some images' features at unit length."""
         if self._kept_ND is not None:
             return self._kept_ND[rows]
-        block = read_rows(self._features_ND, rows, at_most)
+        block = read_rows(self._features_ND, rows)
         # Double precision, so that no square of a large number overflows.
         norm = np.linalg.norm(block.astype(np.float64), axis=1, keepdims=True)
         unit: F32 = (block / np.where(norm > 0, norm, 1)).astype(np.float32)
         return unit
 
     def _slices(self, n: int) -> list[slice]:
-        """Cut n rows into blocks of a bounded size: one row each where they are so wide that they are thinned out."""
+        """Cut n rows into blocks, so small that wide ones are thinned out all alike and others not at all."""
         height = max(1, min(_BLOCK_ROWS, _BLOCK_NUMBERS // max(1, self._features_ND.shape[1])))
         return [slice(start, start + height) for start in range(0, max(n, 1), height)]
 
@@ -92,7 +92,7 @@ class Features:
             )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # fewer different images than parts: seen below
-            labels = KMeans(n_parts, n_init=4, random_state=0).fit_predict(self._unit(rows, MOST_NUMBERS))
+            labels = KMeans(n_parts, n_init=4, random_state=0).fit_predict(self._unit(rows))
         parts = [rows[labels == part] for part in range(n_parts)]
         found = sorted((part for part in parts if len(part)), key=lambda part: (-len(part), int(part[0])))
         if len(found) < 2:

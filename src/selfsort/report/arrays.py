@@ -12,8 +12,8 @@ import numpy.typing as npt
 from selfsort.errors import InvalidInput
 from selfsort.types import F32, I64
 
-MOST_NUMBERS = 2**26
-"""How much of a table is held at a time; a picture for the eye needs no more."""
+_MOST_NUMBERS, _LEAST_COLUMNS, _MOST_COLUMNS = 2**25, 2**12, 2**16
+"""How much of a table is held at a time. No network of ours gives more columns than the least; pixels may."""
 _RUN = 1024
 
 
@@ -38,14 +38,14 @@ def as_table(array: npt.NDArray[Any] | None, n_rows: int) -> F32 | None:
     return finite(array)
 
 
-def read_rows(table: npt.NDArray[Any], rows: I64 | slice, at_most: int = MOST_NUMBERS) -> F32:
+def read_rows(table: npt.NDArray[Any], rows: I64 | slice) -> F32:
     """Read rows of a table that is mapped from a file, as float32 in which what is not a number is zero.
 
-    More numbers than `at_most` are thinned out: runs of columns are taken, evenly spread. Pages that were read
+    A wider table than that is thinned out: runs of columns are taken, evenly spread. Pages that were read
     are given back, so that a pass over a large file takes no more memory than its largest block.
     """
     n_rows = len(range(*rows.indices(len(table)))) if isinstance(rows, slice) else len(rows)
-    most = max(_RUN, at_most // max(n_rows, 1))
+    most = min(_MOST_COLUMNS, max(_LEAST_COLUMNS, _MOST_NUMBERS // max(n_rows, 1)))
     if table.shape[1] <= most:
         found = finite(np.array(table[rows]))
     else:

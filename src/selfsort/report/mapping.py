@@ -59,7 +59,9 @@ def map_section(run: RunData, pictures: Pictures, *, budget: int, anchor: str = 
 def sample_rows(run: RunData, pictures: Pictures, most: int) -> I64:
     """Choose the images to draw: those with pictures first, then evenly over the rest."""
     seen = _thin(pictures.rows(), most)
-    others = np.setdiff1d(np.arange(run.n_images), pictures.rows())
+    is_other = np.ones(run.n_images, np.bool_)
+    is_other[pictures.rows()] = False
+    others = np.flatnonzero(is_other)
     rows: I64 = np.sort(np.concatenate([seen, _thin(others, most - len(seen))])).astype(np.int64)
     return rows
 

@@ -30,6 +30,7 @@ from array import array
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from types import ModuleType
 from typing import IO, Any, TypeVar
@@ -55,6 +56,7 @@ FORMAT = 1
 _TEXT_LIMIT = 48 * 2**20
 _THUMBNAILS_LIMIT = 512 * 2**20
 """What is kept in memory at a time; further pictures are not shown."""
+_BLOCK = 2**24
 _LONGEST_WHOLE = 2**63
 _LONGEST_STATE = 2**128
 """The generators of NumPy count in 128 bits."""
@@ -253,7 +255,9 @@ class RunFolder:
     def names(self) -> list[str] | None:
         """Return the names kept by `save_names`, if they were."""
         path = self.path / "resume/names.csv"
-        return [name for (name,) in _rows_of(path, ["name"], self.config.get("n_images"))] if path.is_file() else None
+        if not path.is_file():
+            return None
+        return [name for (names,) in _columns_of(path, ["name"], self.config.get("n_images")) for name in names]
 
     def append_event(self, event: Json) -> None:
         """Add a line to events.jsonl."""
@@ -361,23 +365,23 @@ class RunFolder:
                 f"Expected a finished run. Continue it with: selfsort fit --resume {self.path}."
             )
         names: list[str] = []
-        clusters, sureness = array("q"), array("d")
+        clusters, sureness = array("q"), array("f")
         try:
-            for name, cluster, sure in _rows_of(path, ["name", "cluster", "confidence"], self.config.get("n_images")):
-                names.append(name)
-                clusters.append(int(cluster))
-                sureness.append(float(sure))
+            for some in _columns_of(path, ["name", "cluster", "confidence"], self.config.get("n_images")):
+                names.extend(some[0])
+                clusters.extend(map(int, some[1]))
+                sureness.extend(map(float, some[2]))
         except (ValueError, OverflowError) as error:
             if isinstance(error, InvalidInput):
                 raise
             raise _damaged(path, "it is not a table of name, whole number, number") from error
-        labels, confidence = np.array(clusters, dtype=np.int64), np.array(sureness, dtype=np.float64)
+        labels, confidence = np.frombuffer(clusters, np.int64), np.frombuffer(sureness, np.float32)
         # There are never more clusters than images; a larger number could make a reader allocate the machine away.
         if not len(labels) or labels.min() < 0 or labels.max() >= len(labels):
             raise _damaged(path, "it has no rows, or a cluster number that is negative or too large")
         if not (np.abs(confidence) < 2).all():
             raise _damaged(path, "a confidence is not between 0 and 1")
-        return LabelTable(tuple(names), labels, confidence.astype(np.float32))
+        return LabelTable(tuple(names), labels, confidence)
 
     def write_labels(self, name: str, names: Sequence[str], labels: I64, confidence: F32) -> None:
         """Write a label table into the folder."""
@@ -596,9 +600,16 @@ def name_csv(names: Sequence[str]) -> bytes:
 
 def label_csv(names: Sequence[str], labels: I64, confidence: F32) -> bytes:
     """Format a label table; names keep bytes that are not UTF-8 as they are on disk."""
-    rows = zip(names, labels.tolist(), confidence.tolist(), strict=True)
-    lines = ["name,cluster,confidence", *(f"{_quoted(name)},{label},{sure:.6f}" for name, label, sure in rows)]
-    return "\n".join([*lines, ""]).encode("utf-8", "surrogateescape")
+    parts = [b"name,cluster,confidence\n"]
+    for start in range(0, len(labels), 4096):  # millions of lines at once would take ten times their size
+        some = slice(start, start + 4096)
+        rows = zip(names[some], labels[some].tolist(), confidence[some].tolist(), strict=True)
+        lines = "".join([f"{_quoted(name)},{label},{sure:.6f}\n" for name, label, sure in rows])
+        parts.append(lines.encode("utf-8", "surrogateescape"))
+    return b"".join(parts)
+
+
+_NEEDS_QUOTES = re.compile(r'[,;"\t\r\n]').search
 
 
 def _quoted(field: str) -> str:
@@ -606,7 +617,7 @@ def _quoted(field: str) -> str:
 
     Where the comma stands in numbers, spreadsheets take semicolons and tabs for the ends of cells.
     """
-    return '"' + field.replace('"', '""') + '"' if re.search(r'[,;"\t\r\n]', field) else field
+    return '"' + field.replace('"', '""') + '"' if _NEEDS_QUOTES(field) else field
 
 
 def _refuse_links(path: Path) -> None:
@@ -635,19 +646,21 @@ def _is_texts(value: object) -> bool:
     return isinstance(value, list) and all(isinstance(item, str) for item in value)
 
 
-def _rows_of(path: Path, header: list[str], most: object) -> Iterator[list[str]]:
-    """Yield the rows of a csv file one by one: a table of millions of rows takes no memory by itself."""
+def _columns_of(path: Path, header: list[str], most: object) -> Iterator[list[tuple[str, ...]]]:
+    """Yield the columns of a csv file, some rows at a time: a table of millions of rows takes no memory by itself."""
     try:
         with path.open(encoding="utf-8", errors="surrogateescape", newline="") as file:
             rows = csv.reader(file)
             if next(rows, None) != header:
                 raise _damaged(path, f"its header is not {','.join(header)}")
-            for number, row in enumerate(rows):
-                if number == most:
+            n_read = 0
+            while some := list(islice(rows, 512)):  # few enough not to keep the garbage collector busy
+                n_read += len(some)
+                if isinstance(most, int) and n_read > most:
                     raise _damaged(path, f"it has more rows than the {most} images of config.json")
-                if len(row) != len(header):
-                    raise _damaged(path, f"row {number + 1} has {len(row)} fields")
-                yield row
+                if set(map(len, some)) != {len(header)}:
+                    raise _damaged(path, f"not every row has {len(header)} fields")
+                yield list(zip(*some, strict=True))
     except csv.Error as error:
         raise _damaged(path, str(error)) from error
     except OSError as error:
@@ -688,8 +701,11 @@ def _first_rows(archive: zipfile.ZipFile, name: str, dtype: type[np.generic], nd
         if row_bytes > _THUMBNAILS_LIMIT:
             raise ValueError("it is larger than such a file can be")
         n_rows = min(shape[0], _THUMBNAILS_LIMIT // row_bytes)
-        data = file.read(n_rows * row_bytes)
-        return np.frombuffer(data, found).reshape(n_rows, *shape[1:])
+        data = np.empty(n_rows * row_bytes, np.uint8)
+        for start in range(0, len(data), _BLOCK):
+            piece = file.read(min(_BLOCK, len(data) - start))
+            data[start : start + _BLOCK] = np.frombuffer(piece, np.uint8)  # of another length: too short a file
+        return data.view(found).reshape(n_rows, *shape[1:])
 
 
 def _read_text(path: Path) -> str:
