@@ -34,9 +34,9 @@ from selfsort.methods.dac import (
 )
 from selfsort.metrics.external import accuracy
 from selfsort.nets.labelnet import restrain
-from selfsort.report.pictures import Pictures
 from selfsort.report.read import read_run
-from selfsort.report.stage_pages import method_parts
+from selfsort.report.sections.pictures import Pictures
+from selfsort.report.sections.stages import method_parts
 from selfsort.report.stages import read_stages, threshold_trace
 from selfsort.runs.folder import RunFolder
 from selfsort.runs.loop import Fit

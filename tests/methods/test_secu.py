@@ -33,9 +33,9 @@ from selfsort.methods.secu import (
     view_policies,
 )
 from selfsort.metrics.external import accuracy
-from selfsort.report.pictures import Pictures
 from selfsort.report.read import read_run
-from selfsort.report.stage_pages import method_parts
+from selfsort.report.sections.pictures import Pictures
+from selfsort.report.sections.stages import method_parts
 from selfsort.report.stages import read_stages, size_trace
 from selfsort.runs.folder import RunFolder
 from selfsort.runs.loop import Fit

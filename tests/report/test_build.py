@@ -132,7 +132,9 @@ def test_a_hundred_thousand_images_stay_under_fifteen_megabytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Noise is the worst there is for a picture's size; placing the dots is tested elsewhere.
-    monkeypatch.setattr("selfsort.report.mapping.neighbour_map", lambda features: features[:, :2].astype(np.float64))
+    monkeypatch.setattr(
+        "selfsort.report.sections.mapping.neighbour_map", lambda features: features[:, :2].astype(np.float64)
+    )
     names = [f"holiday/{'x' * 150}/{i:06d}.jpeg" for i in range(100_000)]
     run = make_run(tmp_path / "run", n=100_000, k=60, side=64, channels=3, n_thumbnails=1450, names=names)
     size = write_report([run], None).stat().st_size

@@ -15,9 +15,8 @@ from selfsort.explore.edits import MAX_NAME, Edit, Mark, Merge, Move, Rename, Sp
 from selfsort.explore.journal import Entry, Journal
 from selfsort.explore.labelling import Before, Board, Bools
 from selfsort.explore.similar import Features
-from selfsort.report.html import printable
 from selfsort.runs.folder import LabelTable, RunFolder
-from selfsort.text import plural
+from selfsort.text import plural, printable
 from selfsort.types import F32, I64
 
 View = Literal["all", "wrong", "moved"]

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from selfsort.errors import InvalidInput
-from selfsort.report.arrays import finite
+from selfsort.runs.arrays import finite
 from selfsort.types import F32, I64
 
 _BLOCK_ROWS = 8192

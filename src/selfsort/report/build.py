@@ -10,16 +10,16 @@ from pathlib import Path
 from string import Template
 
 from selfsort.errors import InvalidInput
-from selfsort.report.compare import comparison
-from selfsort.report.curves import curves
-from selfsort.report.gallery import gallery, sizes
-from selfsort.report.html import Html, element, join
-from selfsort.report.mapping import MAX_POINTS, map_section
-from selfsort.report.pictures import Pictures
 from selfsort.report.read import RunData, read_runs
-from selfsort.report.scores import agreement, mistakes
-from selfsort.report.stage_pages import Part, method_parts
-from selfsort.report.summary import settings, summary
+from selfsort.report.render.html import Html, element, join
+from selfsort.report.sections.compare import comparison
+from selfsort.report.sections.curves import curves
+from selfsort.report.sections.gallery import gallery, sizes
+from selfsort.report.sections.mapping import MAX_POINTS, map_section
+from selfsort.report.sections.pictures import Pictures
+from selfsort.report.sections.scores import agreement, mistakes
+from selfsort.report.sections.stages import Part, method_parts
+from selfsort.report.sections.summary import settings, summary
 from selfsort.runs.folder import write_whole
 from selfsort.text import plural, shorten
 
@@ -111,7 +111,7 @@ def _fill(title: str, menu: Html, body: Html) -> str:
 
 
 def _asset(name: str) -> str:
-    return files("selfsort.report").joinpath(name).read_text(encoding="utf-8")
+    return files("selfsort.report").joinpath("assets", name).read_text(encoding="utf-8")
 
 
 def _digest(text: str) -> str:

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from selfsort.report.curves import event_lines
-from selfsort.report.layout import neighbour_map
-from selfsort.report.mapping import MAX_POINTS, sample_rows
-from selfsort.report.pictures import Pictures, choose_strips
-from selfsort.report.plotting import draw_dots, draw_lines, panels, picture_panels, plain, save
 from selfsort.report.read import SCORE_NAMES, RunData, read_run
-from selfsort.report.scores import confident_mistakes, confusion, purity_lines
+from selfsort.report.render.figures import draw_dots, draw_lines, panels, picture_panels, plain, save
+from selfsort.report.render.layout import neighbour_map
+from selfsort.report.sections.curves import event_lines
+from selfsort.report.sections.mapping import MAX_POINTS, sample_rows
+from selfsort.report.sections.pictures import Pictures, choose_strips
+from selfsort.report.sections.scores import confident_mistakes, confusion, purity_lines
 from selfsort.report.stage_figures import STAGE_FIGURES
 from selfsort.report.stages import read_stages
 

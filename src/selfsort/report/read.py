@@ -13,7 +13,7 @@ import numpy as np
 
 from selfsort.errors import InvalidInput
 from selfsort.metrics.external import match_clusters, scores
-from selfsort.report.arrays import finite
+from selfsort.runs.arrays import finite
 from selfsort.runs.folder import LabelTable, RunFolder, Thumbnails
 from selfsort.types import F32, I64, Arrays, Json
 

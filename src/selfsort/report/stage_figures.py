@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from selfsort.metrics.external import accuracy
-from selfsort.report.charts import N_COLOURS, Line
-from selfsort.report.layout import label_circle, neighbour_map, principal_components
-from selfsort.report.networks import activations, attention, filters, overlay
-from selfsort.report.pictures import Pictures, tiled
-from selfsort.report.plotting import PALETTE, draw_dots, draw_lines, panels, picture_panels, plain
 from selfsort.report.read import RunData
-from selfsort.report.stage_pages import MAX_MAPPED, n_clusters_at, stage_groups
+from selfsort.report.render.figures import PALETTE, draw_dots, draw_lines, panels, picture_panels, plain
+from selfsort.report.render.layout import label_circle, neighbour_map, principal_components
+from selfsort.report.render.svg import N_COLOURS, Line
+from selfsort.report.sections.networks import activations, attention, filters, overlay
+from selfsort.report.sections.pictures import Pictures, tiled
+from selfsort.report.sections.stages import MAX_MAPPED, n_clusters_at, stage_groups
+from selfsort.report.sections.trees import merge_tree, top_of_tree
 from selfsort.report.stages import MAX_POINTS, read_stages, size_trace, spread_out, threshold_trace
-from selfsort.report.trees import merge_tree, top_of_tree
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from selfsort.metrics.pairs import pair_selection_quality
-from selfsort.report.arrays import as_counts, as_rows, as_table
 from selfsort.report.read import RunData, number
+from selfsort.runs.arrays import as_counts, as_rows, as_table
 from selfsort.types import F32, I64, Arrays, Json
 
 MAX_POINTS = 1200
