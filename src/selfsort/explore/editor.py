@@ -85,7 +85,7 @@ class Desk:
     def open(cls, path: Path) -> Self:
         """Open a finished run and its edits."""
         folder = RunFolder.open(path)
-        folder.label_table()
+        folder.require_finished()
         journal = Journal.open(folder.path)
         try:
             return cls(folder, journal)

@@ -294,14 +294,18 @@ class RunFolder:
         extras = self.read_state("extras.safetensors").arrays if (self.path / "extras.safetensors").is_file() else {}
         return Clustering(table.labels, soft, features, self.read_state("model.safetensors"), extras)
 
-    def label_table(self) -> LabelTable:
-        """Read labels.csv."""
-        path = self.path / "labels.csv"
-        if not path.is_file():
+    def require_finished(self) -> None:
+        """Raise unless the run has a result, without reading it."""
+        if not self.is_finished:
             raise MissingData(
                 f"the run {self.path} is not finished (it has no labels.csv). "
                 f"Expected a finished run. Continue it with: selfsort fit --resume {self.path}."
             )
+
+    def label_table(self) -> LabelTable:
+        """Read labels.csv."""
+        self.require_finished()
+        path = self.path / "labels.csv"
         text = _read_text(path)
         try:
             header, *rows = csv.reader(io.StringIO(text, newline=""))
