@@ -3,7 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from selfsort.report.render.layout import label_circle, nearest, neighbour_map, principal_components, turned
+from selfsort.metrics.neighbourhood import nearest
+from selfsort.report.render.layout import label_circle, neighbour_map, principal_components, turned
 from selfsort.types import F32
 
 
@@ -53,12 +54,6 @@ def test_the_map_keeps_groups_together() -> None:
 def test_the_map_is_the_same_every_time() -> None:
     features, _ = blobs()
     assert (neighbour_map(features) == neighbour_map(features.copy())).all()
-
-
-def test_nearest_is_sorted_ties_to_the_lowest_and_never_oneself() -> None:
-    points = np.array([[0.0], [1.0], [1.0], [3.0], [1e3]])
-    assert nearest(points, 3).tolist() == [[1, 2, 3], [2, 0, 3], [1, 0, 3], [1, 2, 0], [3, 1, 2]]
-    assert nearest(points, 2, np.array([3, 0])).tolist() == [[1, 2], [1, 2]]
 
 
 def test_wavering_images_lie_inside_the_circle() -> None:

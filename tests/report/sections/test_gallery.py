@@ -6,9 +6,11 @@ import pytest
 from tests.report.folders import make_run
 from tests.report.pages import Page, parse_text
 
+from selfsort.report.drawings import Picture
 from selfsort.report.read import RunData, read_run
+from selfsort.report.render.svg import draw_panels
 from selfsort.report.sections import gallery as rooms
-from selfsort.report.sections.gallery import gallery, sizes
+from selfsort.report.sections.gallery import gallery, samples, sizes
 from selfsort.report.sections.pictures import Pictures
 
 
@@ -56,8 +58,22 @@ def test_too_many_clusters_are_counted_not_shown(tmp_path: Path, monkeypatch: py
 
 
 def test_sizes_are_bars_or_for_many_clusters_a_histogram(tmp_path: Path) -> None:
-    few = parse_text(sizes(read_run(make_run(tmp_path / "few", k=5))))
-    many = parse_text(sizes(read_run(make_run(tmp_path / "many", n=400, k=100, n_thumbnails=0))))
+    few = parse_text(draw_panels(sizes(read_run(make_run(tmp_path / "few", k=5)))))
+    many = parse_text(draw_panels(sizes(read_run(make_run(tmp_path / "many", n=400, k=100, n_thumbnails=0)))))
     assert [e.text for e in few.all("figcaption")] == ["Images per cluster", "Images by confidence"]
     assert few.all("rect")[0].attributes["class"].startswith("box k")
     assert [e.text for e in many.all("figcaption")] == ["Clusters by size", "Images by confidence"]
+
+
+def test_samples_stand_in_columns_the_surest_on_top(tmp_path: Path) -> None:
+    run = read_run(make_run(tmp_path / "run", n=9, k=3))
+    table, pictures = samples(run), Pictures(run)
+    assert table is not None
+    assert (table.columns, len(table.cells)) == (3, 18)
+    for cluster in range(3):
+        members = [row for row in range(9) if run.table.labels[row] == cluster]
+        surest, top = max(members, key=lambda row: run.table.confidence[row]), table.cells[cluster]
+        assert isinstance(top, Picture)
+        assert top.title == str(cluster)
+        assert (top.pixels == pictures.pixels(surest)).all()
+    assert table.cells[-1] is None

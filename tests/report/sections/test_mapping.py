@@ -8,8 +8,9 @@ import numpy as np
 from tests.report.folders import make_run
 from tests.report.pages import Page, parse_text
 
+from selfsort.report.drawings import Scatter
 from selfsort.report.read import RunData, read_run
-from selfsort.report.sections.mapping import GRID, map_section, on_grid, sample_rows
+from selfsort.report.sections.mapping import GRID, map_panels, map_section, on_grid, sample_rows
 from selfsort.report.sections.pictures import Pictures
 
 
@@ -90,3 +91,15 @@ def test_the_grid_keeps_proportions() -> None:
     assert x == [0, GRID]
     assert abs((y[0] - y[1]) - GRID / 2) <= 1
     assert on_grid(np.zeros((2, 2))) == [[2048, 2048], [2047, 2047]]
+
+
+def test_the_figure_has_the_places_of_the_page(tmp_path: Path) -> None:
+    run = read_run(make_run(tmp_path / "run"))
+    found, (_, data) = map_panels(run), section(run)
+    assert found is not None
+    by_cluster, by_class = found.drawings
+    assert isinstance(by_cluster, Scatter)
+    assert isinstance(by_class, Scatter)
+    assert on_grid(by_cluster.place) == data["neighbours"]
+    assert by_cluster.groups.tolist() == data["cluster"]
+    assert by_class.groups.tolist() == data["truth"]

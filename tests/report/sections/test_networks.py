@@ -3,49 +3,16 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import pytest
 from tests.report.folders import make_run
 
+from selfsort.report.drawings import Sheet
 from selfsort.report.read import RunData, read_run
-from selfsort.report.sections.networks import activations, attention, filters, overlay
+from selfsort.report.sections.networks import activations, filters, network_sheets
 from selfsort.types import Arrays
 
 
 def run_with(tmp_path: Path, extras: Arrays) -> RunData:
     return read_run(make_run(tmp_path / "run", extras=extras))
-
-
-def test_attention_is_read_with_the_images_it_belongs_to(tmp_path: Path) -> None:
-    maps = np.array([[[0.5, 2.0], [-1.0, np.nan]]], dtype=np.float32)
-    found = attention(run_with(tmp_path, {"attention": maps, "attention_rows": np.array([7])}))
-    assert found is not None
-    assert found.rows.tolist() == [7]
-    assert found.maps.tolist() == [[[0.5, 1.0], [0.0, 0.0]]]
-
-
-@pytest.mark.parametrize("rows", [np.array([60]), np.array([1, 2]), np.array([0.5])])
-def test_attention_of_unknown_images_is_passed_over(tmp_path: Path, rows: np.ndarray) -> None:
-    assert attention(run_with(tmp_path, {"attention": np.ones((1, 2, 2)), "attention_rows": rows})) is None
-
-
-def test_where_nothing_is_looked_at_the_picture_stays() -> None:
-    gray = np.full((6, 4, 1), 90, dtype=np.uint8)
-    assert (overlay(gray, np.zeros((2, 2), dtype=np.float32)) == 90).all()
-
-
-def test_full_attention_is_red_and_half_of_it_green() -> None:
-    gray = np.zeros((4, 4, 3), dtype=np.uint8)
-    assert overlay(gray, np.ones((2, 2), dtype=np.float32))[0, 0].tolist() == [128, 0, 0]
-    red, green, blue = overlay(gray, np.full((2, 2), 0.5, dtype=np.float32))[0, 0].tolist()
-    assert green > red == blue
-
-
-def test_a_map_is_stretched_smoothly() -> None:
-    white = np.full((2, 8, 1), 255, dtype=np.uint8)
-    blue = overlay(white, np.array([[0.0, 1.0]], dtype=np.float32))[0, :, 2].astype(int)
-    assert blue[0] == 255
-    assert blue[-1] == 0
-    assert (np.diff(blue) <= 0).all()
 
 
 def test_filters_fill_their_own_range(tmp_path: Path) -> None:
@@ -60,3 +27,13 @@ def test_activations_are_scaled_map_by_map(tmp_path: Path) -> None:
     found = activations(run_with(tmp_path, {"activations.a": maps, "activations.bad": np.ones((2, 2))}))
     assert list(found) == ["a"]
     assert found["a"][0, :, 0, :, 0].tolist() == [[0, 255], [0, 255]]
+
+
+def test_sheets_show_what_fits(tmp_path: Path) -> None:
+    extras = {"filters.a": np.ones((70, 5, 5), np.float32), "activations.b": np.ones((6, 20, 8, 8), np.float32)}
+    found = network_sheets(run_with(tmp_path, extras))
+    assert found is not None
+    assert [(sheet.title, sheet.pixels.shape) for sheet in found.drawings if isinstance(sheet, Sheet)] == [
+        ("Filters: a", (4 * 6 - 1, 16 * 6 - 1, 1)),
+        ("Activations: b", (4 * 9 - 1, 12 * 9 - 1, 1)),
+    ]

@@ -1,46 +1,17 @@
 from __future__ import annotations
 
-import base64
-import io
 from pathlib import Path
 
 import numpy as np
-import pytest
-from PIL import Image
 from tests.report.folders import make_run
 from tests.report.pages import parse_text
 
 from selfsort.report.read import RunData, read_run
-from selfsort.report.sections.pictures import STRIP_LENGTH, Pictures, choose_strips, data_uri, fit_strips, tiled
+from selfsort.report.sections.pictures import STRIP_LENGTH, Pictures, choose_strips, fit_strips
 
 
 def run_with(tmp_path: Path, **options: int) -> RunData:
     return read_run(make_run(tmp_path / "run", n=options.pop("n", 120), k=options.pop("k", 3), **options))  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
-    ("side", "channels", "kind"), [(8, 1, "png"), (32, 3, "png"), (40, 3, "webp"), (64, 1, "webp")]
-)
-def test_a_picture_survives_its_encoding(side: int, channels: int, kind: str) -> None:
-    pixels = np.full((side, side, channels), 200, dtype=np.uint8)
-    uri = data_uri(pixels)
-    head, _, body = uri.partition(",")
-    assert head == f"data:image/{kind};base64"
-    decoded = np.asarray(Image.open(io.BytesIO(base64.b64decode(body))).convert("RGB"))
-    assert np.abs(decoded.astype(int) - 200).max() <= 3
-
-
-def test_tiles_keep_their_pixels_and_order() -> None:
-    pictures = np.arange(3, dtype=np.uint8)[:, None, None, None] * np.ones((1, 2, 2, 1), dtype=np.uint8)
-    sheet = tiled(pictures, columns=2, scale=1)
-    assert sheet[:, :, 0].tolist() == [
-        [0, 0, 127, 1, 1],
-        [0, 0, 127, 1, 1],
-        [127, 127, 127, 127, 127],
-        [2, 2, 127, 127, 127],
-        [2, 2, 127, 127, 127],
-    ]
-    assert tiled(pictures, columns=2, scale=3).shape == (15, 15, 1)
 
 
 def test_typical_is_surest_borderline_least_sure_and_none_twice(tmp_path: Path) -> None:
@@ -86,7 +57,7 @@ def test_a_picture_knows_its_name_and_that_it_is_shown(tmp_path: Path) -> None:
     assert image.attributes["data-row"] == "5"
     assert pictures.is_shown(5)
     assert 5 in pictures
-    assert pictures.drawable(5).shape == (8, 8)
+    assert pictures.pixels(5).shape == (8, 8, 1)
 
 
 def test_a_run_without_pictures_has_none(tmp_path: Path) -> None:

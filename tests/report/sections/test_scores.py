@@ -7,16 +7,36 @@ import pytest
 from tests.report.folders import make_run
 from tests.report.pages import parse_text
 
+from selfsort.report.drawings import Matrix, Picture
 from selfsort.report.read import RunData, read_run
 from selfsort.report.sections import scores as room
 from selfsort.report.sections.pictures import Pictures
-from selfsort.report.sections.scores import agreement, confident_mistakes, confusion, mistakes, purity_lines
+from selfsort.report.sections.scores import (
+    agreement,
+    confident_mistakes,
+    confusion,
+    mistake_pictures,
+    mistakes,
+    purity_lines,
+)
 from selfsort.report.stages import Stage
 
 
 @pytest.fixture
 def run(tmp_path: Path) -> RunData:
     return read_run(make_run(tmp_path / "run", n=90, k=4, class_names=["a", "b", "c", "d"]))
+
+
+def matrix(run: RunData) -> Matrix:
+    found = confusion(run)
+    assert found is not None
+    (chart,) = found.drawings
+    assert isinstance(chart, Matrix)
+    return chart
+
+
+def counts(chart: Matrix) -> np.ndarray:
+    return np.array([[int(text.replace(",", "")) for text in row] for row in chart.texts])
 
 
 def test_every_score_names_its_variant(run: RunData) -> None:
@@ -35,22 +55,20 @@ def test_straight_forward_labels_get_a_column(tmp_path: Path) -> None:
 
 
 def test_what_is_right_lies_on_the_diagonal(run: RunData) -> None:
-    found = confusion(run)
-    assert found is not None
-    assert np.trace(found.cells) / run.n_images == run.scores["acc"]
-    assert found.cells.sum() == run.n_images
-    assert found.classes == ["a", "b", "c", "d"]
+    found = matrix(run)
+    assert np.trace(counts(found)) / run.n_images == run.scores["acc"]
+    assert counts(found).sum() == run.n_images
+    assert found.columns == ["a", "b", "c", "d"]
 
 
 def test_clusters_that_stand_for_no_class_come_last_and_are_wrong(tmp_path: Path) -> None:
     path = make_run(tmp_path / "more", n=40, k=4)
     np.save(path / "truth.npy", np.load(path / "truth.npy") // 2)
     run = read_run(path)
-    found = confusion(run)
-    assert found is not None
-    assert found.cells.shape == (4, 2)
-    assert {int(c) for c in found.clusters[:2]} == set(run.matching)
-    assert len(confident_mistakes(run)) == run.n_images - found.cells[0, 0] - found.cells[1, 1]
+    found = matrix(run)
+    assert found.strength.shape == (4, 2)
+    assert {int(c) for c in found.rows[:2]} == set(run.matching)
+    assert len(confident_mistakes(run)) == run.n_images - np.trace(counts(found))
 
 
 def test_a_matrix_nobody_could_read_is_left_out(run: RunData, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,6 +86,15 @@ def test_mistakes_are_the_wrong_images_the_surest_first(run: RunData) -> None:
     assert run.truth is not None
     assert f"is {run.class_name(int(run.truth[wrong[0]]))}" in first.text
     assert page.all("img")[0].attributes["data-row"] == str(wrong[0])
+
+
+def test_the_figure_shows_the_same_mistakes_with_the_class_of_their_cluster(run: RunData) -> None:
+    table, wrong = mistake_pictures(run), confident_mistakes(run)
+    assert table is not None
+    assert len(table.cells) == len(wrong)
+    first = table.cells[0]
+    assert isinstance(first, Picture)
+    assert first.title == run.class_name(run.matching[int(run.table.labels[wrong[0]])])
 
 
 def test_mistakes_without_pictures_are_said_to_be_missing(tmp_path: Path) -> None:

@@ -12,13 +12,13 @@ import math
 
 import numpy as np
 
+from selfsort.metrics.neighbourhood import nearest
 from selfsort.progress import track
 from selfsort.types import F32, F64, I64
 
 N_NEIGHBOURS = 12
 N_ROUNDS = 300
 _CELLS_FOR_BASIS = 20_000_000
-_BLOCK = 1024
 
 
 def principal_components(features: F32, n_components: int) -> F64:
@@ -76,20 +76,6 @@ def neighbour_map(features: F32) -> F64:
     return place
 
 
-def nearest(points: F64, n_neighbours: int, rows: I64 | None = None) -> I64:
-    """Return the (N, M) nearest other points of each, or of those at some rows; ties go to the lowest index."""
-    rows = np.arange(len(points)) if rows is None else rows
-    idx_NM = np.empty((len(rows), n_neighbours), dtype=np.int64)
-    points = points / (math.sqrt(float((points**2).sum(axis=1).mean())) or 1.0)
-    square = (points**2).sum(axis=1)
-    for start in range(0, len(rows), _BLOCK):
-        block = rows[start : start + _BLOCK]
-        distance = np.round(square[None, :] - 2 * (points[block] @ points.T), 9)
-        distance[np.arange(len(block)), block] = np.inf
-        idx_NM[start : start + len(block)] = np.argsort(distance, axis=1, kind="stable")[:, :n_neighbours]
-    return idx_NM
-
-
 def label_circle(soft_NK: F32) -> F64:
     """Place soft assignments on the circle of DAC's and GATCluster's figures: sure ones at their cluster's angle.
 
@@ -103,7 +89,7 @@ def label_circle(soft_NK: F32) -> F64:
 
 
 def turned(scores_N3: F64) -> F64:
-    """Look at three components from a fixed corner: one picture of a space, as in JULE's figure."""
+    """View three components from a fixed corner: one picture of a space, as in JULE's figure."""
     across, up = math.radians(35), math.radians(25)
     x = scores_N3[:, 0] * math.cos(across) - scores_N3[:, 1] * math.sin(across)
     depth = scores_N3[:, 0] * math.sin(across) + scores_N3[:, 1] * math.cos(across)

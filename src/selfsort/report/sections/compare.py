@@ -9,9 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from selfsort.metrics.external import ari, nmi
+from selfsort.report.drawings import Line, LineChart, Matrix, Panels
 from selfsort.report.read import SCORE_NAMES, RunData, number
 from selfsort.report.render.html import Child, Html, element, join
-from selfsort.report.render.svg import Line, line_chart, matrix_chart
+from selfsort.report.render.svg import draw, draw_panels
 from selfsort.text import duration, shorten
 from selfsort.types import F64
 
@@ -160,7 +161,7 @@ def _sweep(runs: Sequence[RunData]) -> Html | None:
             for value in values
         ]
         lines.append(Line(SCORE_NAMES[key], values, means))
-    return element("div", {"class": "charts"}, line_chart(f"Scores by {name}", lines, x_title=name, is_share=True))
+    return draw_panels(Panels([LineChart(f"Scores by {name}", lines, name, is_share=True)]))
 
 
 def _agreement(runs: Sequence[RunData]) -> Html | None:
@@ -173,15 +174,13 @@ def _agreement(runs: Sequence[RunData]) -> Html | None:
     for title, score in (("ARI", ari), ("NMI (geometric)", lambda a, b: nmi(a, b, "geometric"))):
         cells = np.array([[score(a.table.labels, b.table.labels) for b in same] for a in same])
         charts.append(
-            matrix_chart(
+            Matrix(
                 title,
                 cells.clip(0, 1),
                 [[f"{value:.2f}" for value in line] for line in cells.tolist()],
                 names,
                 names,
                 alt="1 means the same clusters",
-                row_title="",
-                column_title="",
             )
         )
     note = "1 means the same clusters under whatever numbers, 0 no more agreement than chance (ARI)."
@@ -191,7 +190,7 @@ def _agreement(runs: Sequence[RunData]) -> Html | None:
         [
             element("h3", {}, "Agreement between runs"),
             element("p", {"class": "note"}, note),
-            element("div", {"class": "beside"}, charts),
+            element("div", {"class": "beside"}, [draw(chart) for chart in charts]),
         ]
     )
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from selfsort.report.drawings import BarChart, Drawing, Line, LineChart, Panels
 from selfsort.report.read import SCORE_NAMES, RunData, number
-from selfsort.report.render.html import Html, element, join
-from selfsort.report.render.svg import Line, bar_chart, line_chart
 from selfsort.text import sentence
 
 MAX_POINTS = 400
@@ -14,48 +13,48 @@ MAX_POINTS = 400
 
 # Book-keeping, and what has a section of its own.
 _LEFT_OUT = frozenset({"step", "total", "elapsed", "seconds", "images_per_second", "skipped_batches"}) | frozenset(
-    {"upper", "lower", "selected_fraction", "size_lower", "size_upper", "start", "steadiness"}
+    {"upper", "lower", "selected_fraction", "size_lower", "size_upper", "start", "stability"}
 )
 
-_TITLES = {**SCORE_NAMES, "lr": "Learning rate"}
+_TITLES = {
+    **SCORE_NAMES,
+    "lr": "Learning rate",
+    "regroup_gain": "Gain of regrouping",
+    "regroup_moves": "Share moved by regrouping",
+}
 
 
-def curves(run: RunData) -> Html | None:
+def curves(run: RunData) -> Panels | None:
     """Draw every curve; the scores share one chart. None if the method has a single step."""
     lines = event_lines(run)
     score_lines = [lines.pop(name) for name in SCORE_NAMES if name in lines]
     changing = [line for line in lines.values() if len(set(line.y)) > 1]
-    charts = [line_chart(line.name, [line], x_title="step") for line in changing]
+    charts: list[Drawing] = [LineChart(line.name, [line], "step") for line in changing]
     if score_lines:
-        note = "Scores are computed beside the method, which never sees the labels."
-        charts.insert(0, line_chart("Scores", score_lines, x_title="step", is_share=True, caption=note))
+        caption = "Scores are computed beside the method, which never sees the labels."
+        charts.insert(0, LineChart("Scores", score_lines, "step", is_share=True, caption=caption))
     if run.starts:
         charts.append(_starts(run))
     constant = [f"{line.name.lower()} {line.y[0]:.4g}" for line in lines.values() if line not in changing]
-    note = f"The same at every step: {', '.join(constant)}."
     return (
-        join(
-            [
-                element("div", {"class": "charts"}, charts),
-                element("p", {"class": "note"}, note) if constant else None,
-            ]
-        )
-        if charts
-        else None
+        Panels(charts, remark=f"The same at every step: {', '.join(constant)}." if constant else "") if charts else None
     )
 
 
-def _starts(run: RunData) -> Html:
+def _starts(run: RunData) -> BarChart:
     """Compare the starts; the curves are those of the one that went on."""
-    numbers = [str(start) for start in run.starts]
     best = max(run.starts, key=lambda start: run.starts[start])
     caption = (
-        f"Start {best} went on; the other curves are its own. Steadiness: how much the label of one changed copy of an "
-        "image tells of that of another."
+        f"Start {best} went on; the other curves are its own. Stability: how much the label of one augmented copy of "
+        "an image tells of that of another (their mutual information)."
     )
-    alt = f"{len(numbers)} starts, start {best} the steadiest"
-    return bar_chart(
-        "Steadiness of the starts", list(run.starts.values()), numbers, alt=alt, x_title="start", caption=caption
+    return BarChart(
+        "Stability of the starts",
+        list(run.starts.values()),
+        [str(start) for start in run.starts],
+        f"{len(run.starts)} starts, start {best} the most stable",
+        x_title="start",
+        caption=caption,
     )
 
 
@@ -69,7 +68,7 @@ def event_lines(run: RunData) -> dict[str, Line]:
     lines = {}
     for name in dict.fromkeys(name for event in events for name in event):
         values = [number(event.get(name)) for event in events]
-        # Some numbers come only with some kinds of step; what lies between two of them is joined.
+        # Some numbers come only at some steps; what lies between two of them is joined.
         known = [i for i, value in enumerate(values) if value is not None]
         if name not in _LEFT_OUT and len(known) >= 2:
             title = _TITLES.get(name, sentence(name.replace("_", " ")))

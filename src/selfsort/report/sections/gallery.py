@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 
+from selfsort.report.drawings import BarChart, Panels, Picture, PictureTable, count_histogram, histogram
 from selfsort.report.read import RunData
+from selfsort.report.render.axes import colour
 from selfsort.report.render.html import Html, element
-from selfsort.report.render.svg import bar_chart, colour, count_histogram, histogram
-from selfsort.report.sections.pictures import Pictures, Strips, fit_strips
+from selfsort.report.sections.pictures import Pictures, Strips, choose_strips, fit_strips
 from selfsort.text import percent, plural, shorten
 
 MAX_CARDS = 2000
+
+SAMPLES = 6
+MAX_COLUMNS = 20
+"""Rows and columns of the figure of samples."""
 
 MAX_BARS = 80
 """Most clusters that get a bar each; more are counted by size."""
@@ -39,22 +44,36 @@ def gallery(run: RunData, pictures: Pictures, *, budget: int, anchor: str = "") 
     return element("div", {}, element("p", {"class": "note"}, note), element("div", {"class": "cards"}, cards))
 
 
-def sizes(run: RunData) -> Html:
+def samples(run: RunData) -> PictureTable | None:
+    """Lay the surest images of each cluster out in columns, the prototype on top."""
+    pictures = Pictures(run)
+    if not len(pictures.rows()):
+        return None
+    strips = choose_strips(run, pictures, SAMPLES)
+    clusters = np.flatnonzero(run.sizes)[:MAX_COLUMNS].tolist()
+    cells = [
+        Picture(pictures.pixels(strips[cluster].typical[place]), str(cluster) if place == 0 else "")
+        if place < len(strips[cluster].typical)
+        else None
+        for place in range(SAMPLES)
+        for cluster in clusters
+    ]
+    return PictureTable(cells, len(clusters), side=0.7)
+
+
+def sizes(run: RunData) -> Panels:
     """Show how many images each cluster holds, and how sure the method is of them."""
     order = np.argsort(-run.sizes, kind="stable").tolist()
     counts = [int(run.sizes[cluster]) for cluster in order]
     alt = f"{plural(len(counts), 'cluster')}, from {counts[0]:,} down to {counts[-1]:,} images"
     if len(order) <= MAX_BARS:
-        names, colours = [str(c) for c in order], [colour(c) for c in order]
-        chart = bar_chart(
-            "Images per cluster", counts, names, alt=alt, colours=colours, x_title="cluster", is_wide=True
-        )
+        names = [str(cluster) for cluster in order]
+        chart = BarChart("Images per cluster", counts, names, alt, order, x_title="cluster", is_wide=True)
     else:
         chart = count_histogram("Clusters by size", np.array(counts), alt=alt, x_title="images", is_wide=True)
     sure = run.table.confidence.astype(np.float64)
     alt = f"half of the images are above {float(np.median(sure)):.2f}"
-    confidence = histogram("Images by confidence", sure, low=0, high=1, alt=alt, x_title="confidence")
-    return element("div", {"class": "charts"}, chart, confidence)
+    return Panels([chart, histogram("Images by confidence", sure, low=0, high=1, alt=alt, x_title="confidence")])
 
 
 def _card(run: RunData, pictures: Pictures, cluster: int, confidence: float, strips: Strips, anchor: str) -> Html:

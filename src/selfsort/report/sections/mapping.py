@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from selfsort.report.drawings import N_COLOURS, Panels, Scatter
 from selfsort.report.read import RunData
+from selfsort.report.render.axes import colour
 from selfsort.report.render.html import Child, Html, data_block, element, join
 from selfsort.report.render.layout import neighbour_map, principal_components
-from selfsort.report.render.svg import N_COLOURS, colour
 from selfsort.report.sections.pictures import Pictures
 from selfsort.text import plural, printable, shorten
 from selfsort.types import F64, I64, Json
@@ -56,6 +57,18 @@ def map_section(run: RunData, pictures: Pictures, *, budget: int, anchor: str = 
     )
 
 
+def map_panels(run: RunData) -> Panels | None:
+    """Draw the map as it is first seen, by cluster and, with labels, by class."""
+    rows = sample_rows(run, Pictures(run), MAX_POINTS)
+    if len(rows) < 3:
+        return None
+    place = neighbour_map(run.features(rows))
+    drawings = [Scatter("By cluster", place, run.table.labels[rows], "images, near ones alike")]
+    if run.class_idx is not None:
+        drawings.append(Scatter("By true class", place, run.class_idx[rows], "images, near ones alike"))
+    return Panels(drawings)
+
+
 def sample_rows(run: RunData, pictures: Pictures, most: int) -> I64:
     """Choose the images to draw: those with pictures first, then evenly over the rest."""
     seen = _thin(pictures.rows(), most)
@@ -91,10 +104,10 @@ def _points(run: RunData, rows: I64) -> Json:
         "name": [printable(shorten(run.table.names[row], 80)) for row in rows.tolist()],
         "colours": N_COLOURS,
     }
-    if run.truth is not None:
+    if run.truth is not None and run.class_idx is not None:
         numbers = np.unique(run.truth)
         points["classes"] = [printable(shorten(run.class_name(int(number)), 40)) for number in numbers.tolist()]
-        points["truth"] = np.searchsorted(numbers, run.truth[rows]).tolist()
+        points["truth"] = run.class_idx[rows].tolist()
         places = {int(number): i for i, number in enumerate(numbers.tolist())}
         points["matched"] = {str(cluster): places[name] for cluster, name in sorted(run.matching.items())}
     return points

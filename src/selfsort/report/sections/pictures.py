@@ -2,48 +2,18 @@
 
 from __future__ import annotations
 
-import base64
-import io
 from dataclasses import dataclass, field
 
 import numpy as np
-from PIL import Image
 
 from selfsort.report.read import RunData
 from selfsort.report.render.html import Attributes, Html, element
+from selfsort.report.render.images import data_uri
 from selfsort.text import shorten
 from selfsort.types import I64, U8
 
 STRIP_LENGTH = 8
 """Pictures in each strip of a cluster."""
-
-_LOSSLESS_SIDE = 32
-"""Up to here a picture is stored exactly: it is shown enlarged, where lossy edges would be seen."""
-
-
-def data_uri(pixels: U8) -> str:
-    """Encode one (H, W, C) picture."""
-    picture = Image.fromarray(pixels[:, :, 0] if pixels.shape[2] == 1 else pixels)
-    stream = io.BytesIO()
-    if max(picture.size) <= _LOSSLESS_SIDE:
-        picture.save(stream, "PNG", optimize=True)
-        kind = "png"
-    else:
-        picture.save(stream, "WEBP", quality=72, method=4)
-        kind = "webp"
-    return f"data:image/{kind};base64,{base64.b64encode(stream.getvalue()).decode()}"
-
-
-def tiled(pictures: U8, columns: int, scale: int) -> U8:
-    """Lay (M, h, w, C) pictures out in rows, each pixel enlarged, with a gap of one pixel between them."""
-    count, height, width, channels = pictures.shape
-    columns = max(1, min(columns, count))
-    lines = -(-count // columns)
-    sheet = np.full((lines * (height + 1) - 1, columns * (width + 1) - 1, channels), 127, dtype=np.uint8)
-    for i, picture in enumerate(pictures):
-        top, left = (i // columns) * (height + 1), (i % columns) * (width + 1)
-        sheet[top : top + height, left : left + width] = picture
-    return sheet.repeat(scale, axis=0).repeat(scale, axis=1)
 
 
 @dataclass(eq=False)
@@ -75,11 +45,6 @@ class Pictures:
         assert self.run.thumbnails is not None
         found: U8 = self.run.thumbnails.pixels[self._position[row]]
         return found
-
-    def drawable(self, row: int) -> U8:
-        """Return a thumbnail as matplotlib wants it: gray ones without the channel axis."""
-        pixels = self.pixels(row)
-        return pixels[:, :, 0] if pixels.shape[2] == 1 else pixels
 
     def uri(self, row: int) -> str:
         """Return a thumbnail as a data URI."""
@@ -118,7 +83,7 @@ class Strips:
 
 
 def choose_strips(run: RunData, pictures: Pictures, length: int) -> dict[int, Strips]:
-    """Pick the pictures of each cluster from the thumbnails, at most `length` of each kind."""
+    """Pick the pictures of each cluster from the thumbnails, at most `length` in each strip."""
     rows = pictures.rows()
     # One sort for all clusters: by cluster, then the surest first, then by row.
     order = rows[np.lexsort((rows, -run.table.confidence[rows], run.table.labels[rows]))]

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from selfsort.metrics.external import contingency
+from selfsort.metrics.neighbourhood import knn_purity, nearest
+from selfsort.report.drawings import Line, LineChart, Matrix, Panels, Picture, PictureTable
 from selfsort.report.read import SCORE_NAMES, RunData
 from selfsort.report.render.html import Html, element, join
-from selfsort.report.render.layout import nearest
-from selfsort.report.render.svg import Line, line_chart, matrix_chart
+from selfsort.report.render.svg import draw, draw_panels
 from selfsort.report.sections.pictures import Pictures
 from selfsort.report.sections.reference import published_table
-from selfsort.report.stages import Stage, read_stages
+from selfsort.report.stages import Stage
 from selfsort.text import percent, plural, shorten
 from selfsort.types import I64
 
@@ -22,6 +22,8 @@ MAX_MATRIX = 60
 """Most clusters or classes for which the confusion matrix is drawn."""
 
 MAX_MISTAKES = 44
+MAX_MISTAKE_PICTURES = 100
+"""Mistakes of the page and of the figure."""
 
 PURITY_POINTS = 20_000
 """Images among which neighbours are looked for when the run did not keep them."""
@@ -54,8 +56,14 @@ def agreement(run: RunData) -> Html:
         "max in DBC."
     )
     table = element("table", {}, element("thead", {}, head), element("tbody", {}, body))
-    words = element("div", {}, table, element("p", {"class": "note"}, note), published_table(run), _reliability(run))
-    return element("div", {"class": "beside"}, words, _matrix(run))
+    found, near = confusion(run), reliability(run)
+    too_large = element("p", {"class": "note"}, "A confusion matrix of so many clusters would be too large to read.")
+    matrix, purity = (
+        too_large if found is None else draw_panels(found),
+        None if near is None else draw(near.drawings[0]),
+    )
+    words = element("div", {}, table, element("p", {"class": "note"}, note), published_table(run), purity)
+    return element("div", {"class": "beside"}, words, matrix)
 
 
 def mistakes(run: RunData, pictures: Pictures) -> Html | None:
@@ -87,9 +95,7 @@ def confident_mistakes(run: RunData) -> I64:
 
 def _mistake(run: RunData, pictures: Pictures, row: int) -> Html:
     assert run.truth is not None
-    cluster, true = int(run.table.labels[row]), run.class_name(int(run.truth[row]))
-    matched = run.matching.get(cluster)
-    said = "no class" if matched is None else run.class_name(matched)
+    true, said = run.class_name(int(run.truth[row])), _matched_name(run, row) or "no class"
     sure = f"{float(run.table.confidence[row]):.2f}"
     caption = element(
         "figcaption",
@@ -101,18 +107,27 @@ def _mistake(run: RunData, pictures: Pictures, row: int) -> Html:
     return element("figure", {}, pictures.image(row, alt), caption)
 
 
-@dataclass(frozen=True, eq=False)
-class Confusion:
-    """Images by cluster and true class; clusters stand in the order of the classes they are matched to."""
+def mistake_pictures(run: RunData) -> PictureTable | None:
+    """Lay the surest mistakes out, each with the class its cluster stands for."""
+    pictures = Pictures(run)
+    wrong = [] if run.truth is None else [row for row in confident_mistakes(run).tolist() if row in pictures]
+    cells = [Picture(pictures.pixels(row), _matched_name(run, row) or "none") for row in wrong[:MAX_MISTAKE_PICTURES]]
+    return PictureTable(cells, 10, side=0.75) if cells else None
 
-    cells: I64
-    clusters: list[str]
-    classes: list[str]
+
+def _matched_name(run: RunData, row: int) -> str | None:
+    """Name the class that the cluster of an image stands for."""
+    matched = run.matching.get(int(run.table.labels[row]))
+    return None if matched is None else run.class_name(matched)
 
 
-def confusion(run: RunData) -> Confusion | None:
-    """Count clusters against classes, what is right on the diagonal; None if nobody could read the table."""
-    assert run.truth is not None
+def confusion(run: RunData) -> Panels | None:
+    """Count clusters against classes, what is right on the diagonal; None if nobody could read the table.
+
+    The clusters stand in the order of the classes they are matched to.
+    """
+    if run.truth is None:
+        return None
     table = contingency(run.table.labels, run.truth)
     if max(table.shape) > MAX_MATRIX:
         return None
@@ -120,38 +135,29 @@ def confusion(run: RunData) -> Confusion | None:
     matched = [run.matching.get(cluster) for cluster in table.predicted_names.tolist()]
     # Clusters that stand for no class come last.
     order = np.argsort([len(column_of) if name is None else column_of[name] for name in matched], kind="stable")
-    return Confusion(
-        table.dense()[order],
+    cells = table.dense()[order]
+    chart = Matrix(
+        "Confusion matrix after Hungarian matching",
+        cells / cells.sum(axis=1, keepdims=True),
+        [[f"{count:,}" for count in line] for line in cells.tolist()],
         [str(name) for name in table.predicted_names[order].tolist()],
         [run.class_name(name) for name in table.truth_names.tolist()],
-    )
-
-
-def _matrix(run: RunData) -> Html:
-    found = confusion(run)
-    if found is None:
-        return element("p", {"class": "note"}, "A confusion matrix of so many clusters would be too large to read.")
-    return matrix_chart(
-        "Confusion matrix after Hungarian matching",
-        found.cells / found.cells.sum(axis=1, keepdims=True),
-        [[f"{count:,}" for count in line] for line in found.cells.tolist()],
-        found.clusters,
-        found.classes,
         alt=f"{percent(run.scores['acc'])} of the images lie on the diagonal",
         row_title="cluster",
         column_title="true class",
     )
+    return Panels([chart])
 
 
-def _reliability(run: RunData) -> Html | None:
-    lines = purity_lines(run, read_stages(run))
-    if not lines:
+def reliability(run: RunData) -> Panels | None:
+    """Draw JULE's reliability curves."""
+    lines = purity_lines(run, run.stages)
+    if not lines or run.truth is None:
         return None
-    assert run.truth is not None
-    note = "Among an image's K nearest ones, the share that has its class, averaged over images."
+    caption = "Among an image's K nearest ones, the share that has its class, averaged over images."
     if np.unique(run.truth, return_counts=True)[1].max() <= lines[-1].x[-1]:
-        note += " It has to fall where K exceeds the images of a class."
-    return line_chart("Purity of neighbourhoods", lines, x_title="K", is_share=True, caption=note)
+        caption += " It has to fall where K exceeds the images of a class."
+    return Panels([LineChart("Purity of neighbourhoods", lines, "K", is_share=True, caption=caption)])
 
 
 def purity_lines(run: RunData, stages: Sequence[Stage]) -> list[Line]:
@@ -165,7 +171,7 @@ def purity_lines(run: RunData, stages: Sequence[Stage]) -> list[Line]:
     # Neighbours among a small sample would lie further off than they do, and the curve would fall too early.
     rows = _spread(run.n_images, PURITY_POINTS)
     asking = _spread(len(rows), PURITY_QUERIES if len(rows) <= PURITY_QUERIES else PURITY_QUERIES_OF_MANY)
-    near = nearest(run.features(rows).astype(np.float64), min(MAX_NEIGHBOURS, len(rows) - 1), asking)
+    near = nearest(run.features(rows), min(MAX_NEIGHBOURS, len(rows) - 1), asking)
     return [_purity("features of the result", rows[near], run.truth, rows[asking])]
 
 
@@ -176,8 +182,5 @@ def _spread(n: int, most: int) -> I64:
 
 def _purity(name: str, near_MP: I64 | None, truth: I64, rows: I64) -> Line:
     assert near_MP is not None
-    near_MP = near_MP[:, :MAX_NEIGHBOURS]
-    counts = np.arange(1, near_MP.shape[1] + 1)
-    # Not metrics.knn_purity: the rows are a sample, while their neighbours may be any image.
-    purity = np.cumsum((truth[near_MP] == truth[rows][:, None]).mean(axis=0)) / counts
-    return Line(name, counts.astype(float).tolist(), purity.tolist())
+    purity = knn_purity(near_MP[:, :MAX_NEIGHBOURS], truth, rows=rows)
+    return Line(name, [float(k) for k in range(1, len(purity) + 1)], purity.tolist())

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from selfsort.report.drawings import Branch, Panels, TreeChart
 from selfsort.report.read import RunData
+from selfsort.text import plural
 from selfsort.types import F64, I64
 
 MAX_LEAVES = 60
@@ -30,21 +32,21 @@ class Tree:
         return len(self.start_cluster)
 
 
-@dataclass(frozen=True, eq=False)
-class Branch:
-    """One merge as drawn: two legs and the beam between them."""
-
-    left: tuple[float, float]
-    """x of the left leg and the height it starts from."""
-    right: tuple[float, float]
-    height: float
-    cluster: int
-    """Final cluster everything below belongs to; -1 if there are several."""
+def merging(run: RunData) -> Panels | None:
+    """Draw the last merges."""
+    tree = merge_tree(run)
+    if tree is None:
+        return None
+    branches = top_of_tree(tree)
+    note = f"The last {len(branches):,} of {plural(len(tree.merges), 'merge')}, from {plural(tree.n_start, 'start')}."
+    if tree.height_name == "merge":
+        note += " Higher means later. Colours are those of the final clusters."
+    return Panels([TreeChart("The last merges", branches, tree.height_name)], note)
 
 
 def merge_tree(run: RunData) -> Tree | None:
     """Find a merge history among the extras: `linkage` as SciPy writes it, or `merges` down to the clusters."""
-    extras = run.extras()
+    extras = run.extras
     linkage, merges = extras.get("linkage"), extras.get("merges")
     if linkage is not None and linkage.ndim == 2 and linkage.shape == (run.n_images - 1, 4):
         nodes = _checked_merges(linkage[:, :2].astype(np.int64), run.n_images)
