@@ -64,9 +64,8 @@ class Listing:
 class Desk:
     """A finished run, open for looking and editing. Every public method may be called from any thread."""
 
-    def __init__(self, folder: RunFolder, journal: Journal) -> None:
-        self.folder = folder
-        self.table: LabelTable = folder.label_table()
+    def __init__(self, folder: RunFolder, table: LabelTable, journal: Journal) -> None:
+        self.folder, self.table = folder, table
         self.names = tuple(printable(name) for name in self.table.names)
         self.features = Features(_features_of(folder, len(self.names)))
         self._journal = journal
@@ -85,10 +84,10 @@ class Desk:
     def open(cls, path: Path) -> Self:
         """Open a finished run and its edits."""
         folder = RunFolder.open(path)
-        folder.require_finished()
+        table = folder.label_table()  # before the edits: those of damaged labels would never fit the restored ones
         journal = Journal.open(folder.path)
         try:
-            return cls(folder, journal)
+            return cls(folder, table, journal)
         except BaseException:
             journal.close()
             raise

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from selfsort.metrics.neighbourhood import nearest
-from selfsort.report.render.layout import label_circle, neighbour_map, principal_components, turned
+from selfsort.report.render.layout import label_circle, neighbour_map, principal_components, seen_from_corner
 from selfsort.types import F32
 
 
@@ -63,4 +63,4 @@ def test_wavering_images_lie_inside_the_circle() -> None:
 
 
 def test_the_view_from_the_corner_shows_all_three_axes() -> None:
-    assert (np.abs(turned(np.eye(3))).sum(axis=1) > 0.1).all()
+    assert (np.abs(seen_from_corner(np.eye(3))).sum(axis=1) > 0.1).all()

@@ -88,7 +88,7 @@ def label_circle(soft_NK: F32) -> F64:
     return place
 
 
-def turned(scores_N3: F64) -> F64:
+def seen_from_corner(scores_N3: F64) -> F64:
     """View three components from a fixed corner: one picture of a space, as in JULE's figure."""
     across, up = math.radians(35), math.radians(25)
     x = scores_N3[:, 0] * math.cos(across) - scores_N3[:, 1] * math.sin(across)

@@ -35,7 +35,7 @@ from selfsort.report.render.axes import (
 )
 from selfsort.report.render.html import Attributes, Html, element, join
 from selfsort.report.render.images import data_uri
-from selfsort.report.render.layout import turned
+from selfsort.report.render.layout import seen_from_corner
 from selfsort.text import short, shorten
 
 _ARRANGED = {LineChart: "charts", BarChart: "charts", Scatter: "panels", Sheet: "sheets"}
@@ -153,7 +153,7 @@ def _matrix(chart: Matrix) -> Html:
 
 def _scatter(chart: Scatter) -> Html:
     side, margin = 240, 10
-    place = turned(chart.place) if chart.place.shape[1] == 3 else chart.place
+    place = seen_from_corner(chart.place) if chart.place.shape[1] == 3 else chart.place
     low, high = place.min(axis=0), place.max(axis=0)
     if chart.outline != "none":
         low, high = (np.full(2, -1.1), np.full(2, 1.1)) if chart.outline == "circle" else (np.zeros(2), np.ones(2))
