@@ -8,10 +8,11 @@ EXTRAS := dev approx umap explore onnx heic datasets
 # Not in the lock: torch, and what only a Python inside a browser needs.
 OMIT := torch httpx2-jsfetch
 SUPPLY := $(VENV)-supply
+DOCS := $(VENV)-docs
 UV_COMPILE := $(SUPPLY)/bin/uv pip compile --quiet --universal --generate-hashes --no-annotate \
 	--custom-compile-command "make lock"
 
-.PHONY: demo test test-slow test-browser explorer check format bench lock licences sbom clean
+.PHONY: demo test test-floats test-slow test-browser fuzz explorer check format bench lock licences sbom docs clean
 
 demo: $(VENV)/.installed            ## cluster real images end to end and write a report
 	$(BIN)/selfsort demo
@@ -20,12 +21,24 @@ demo: $(VENV)/.installed            ## cluster real images end to end and write 
 test: $(VENV)/.installed            ## the test suite
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 -m "not slow and not gpu and not browser"
 
+# What an older processor would add in another order; and one thread or two, that do not spin where others need the core.
+FLOATS := OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest -qq -m floats tests
+test-floats: $(VENV)/.installed     ## the tests that depend on rounding, as four kinds of processor round
+	OMP_NUM_THREADS=2 $(FLOATS)
+	OMP_NUM_THREADS=1 ATEN_CPU_CAPABILITY=default $(FLOATS)
+	OMP_NUM_THREADS=2 ONEDNN_MAX_CPU_ISA=SSE41 $(FLOATS)
+	OMP_NUM_THREADS=1 ATEN_CPU_CAPABILITY=default ONEDNN_MAX_CPU_ISA=SSE41 $(FLOATS)
+
 test-slow: $(VENV)/.installed       ## the tests that train for minutes
 	$(BIN)/python -m pytest -q -m "slow and not gpu and not browser"
 
 test-browser: $(VENV)/.installed    ## the report and the explorer in a real browser
 	command -v chromium > /dev/null && command -v chromedriver > /dev/null || apt-get install --yes --no-install-recommends chromium chromium-driver
 	$(BIN)/python -m pytest -q -m browser
+
+MINUTES ?= 30
+fuzz: $(VENV)/.installed            ## random commands on damaged input, others each time: make fuzz MINUTES=30
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.attacks.fuzz --minutes $(MINUTES)
 
 explorer:                           ## build the page of `selfsort explore` (needs Node; the result is committed)
 	npm --prefix explorer ci
@@ -48,6 +61,7 @@ bench: $(VENV)/.installed           ## ratios of speed and memory, written to be
 lock: $(SUPPLY)/.installed          ## requirements.lock anew from constraints.txt, and the lock of the tools for it
 	$(UV_COMPILE) pyproject.toml $(EXTRAS:%=--extra %) -c constraints.txt $(OMIT:%=--no-emit-package %) -o requirements.lock
 	$(UV_COMPILE) --group supply -o supply/tools.lock
+	$(UV_COMPILE) --group docs -c constraints.txt -o supply/docs.lock
 
 licences: $(VENV)/.installed        ## docs/licences.md anew from what is installed
 	$(BIN)/python supply/licences.py
@@ -56,6 +70,12 @@ sbom: $(VENV)/.installed $(SUPPLY)/.installed ## every installed package as Cycl
 	mkdir -p build
 	$(SUPPLY)/bin/cyclonedx-py environment $(BIN)/python --pyproject pyproject.toml --output-reproducible \
 		--output-format JSON --output-file build/sbom.json --validate
+
+# Every warning is an error: a link that leads nowhere, a page that no list names, a docstring that cannot be read.
+docs: $(VENV)/.installed $(DOCS)/.installed ## the site: build/docs/index.html
+	$(BIN)/python docs/generate.py
+	$(DOCS)/bin/sphinx-build --builder html --nitpicky --fail-on-warning --keep-going --quiet \
+		--doctree-dir build/doctrees docs build/docs
 
 # The lock has everything that torch and we need, so torch fetches nothing else (on a machine with a CUDA build: its
 # libraries), and we fetch nothing at all. Nothing in the lock asks for torch.
@@ -71,5 +91,10 @@ $(SUPPLY)/.installed: supply/tools.lock
 	$(SUPPLY)/bin/python $(PIP_INSTALL) $(LOCKED) -r supply/tools.lock
 	touch $@
 
+$(DOCS)/.installed: supply/docs.lock
+	$(PYTHON) -m venv $(DOCS)
+	$(DOCS)/bin/python $(PIP_INSTALL) $(LOCKED) -r supply/docs.lock
+	touch $@
+
 clean:
-	rm -rf $(VENV) $(SUPPLY) build dist
+	rm -rf $(VENV) $(SUPPLY) $(DOCS) build dist

@@ -11,7 +11,6 @@ line and prints the table of docs/methods/gatcluster.md; `--seeds N` and further
 from __future__ import annotations
 
 import json
-import os
 import statistics
 import subprocess
 import sys
@@ -25,6 +24,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from selfsort.bench.datasets import find_or_exit
 from selfsort.classic.kmeans import kmeans
 from selfsort.learning.batches import shuffled_batches
 from selfsort.learning.checkpoint import to_numpy
@@ -147,10 +147,9 @@ def one_iteration(large_batch: int) -> None:
 
 def fit(words: str, seed: int, further: list[str]) -> dict[str, Any]:
     """Run `selfsort fit` on a data set and return what it says."""
-    folder = Path(os.environ.get("SELFSORT_DATA", "../shared/data"))
     file, *rest = words.split()
     with tempfile.TemporaryDirectory() as temporary:
-        command = [sys.executable, "-m", "selfsort", "fit", str(folder / file), *rest, "--method", "gatcluster"]
+        command = [sys.executable, "-m", "selfsort", "fit", str(find_or_exit(file)), *rest, "--method", "gatcluster"]
         command += ["--json", "--seed", str(seed), "--out", str(Path(temporary) / "run"), *further]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
     answer: dict[str, Any] = json.loads(done.stdout)

@@ -1,12 +1,12 @@
 """Neighbour search and merging against plain yardsticks of the same run, on MNIST.
 
 Everything is a ratio, so that the numbers mean the same on any machine. Run: python -m benchmarks.graph
+The data are looked for in the folder that SELFSORT_DATA names.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import time
@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from selfsort.bench.datasets import find_or_exit
 from selfsort.graph.affinity import digraph, unit_rows
 from selfsort.graph.agglomerate import agglomerate, nearest_neighbour_components
 from selfsort.graph.knn import approximate_neighbours, nearest_neighbours
@@ -39,8 +40,7 @@ def run() -> dict[str, float]:
 
 
 def load() -> F32:
-    root = Path(os.environ.get("SELFSORT_DATA", Path(__file__).parents[2] / "shared" / "data"))
-    with np.load(root / "mnist.npz") as archive:
+    with np.load(find_or_exit("mnist")) as archive:
         return unit_rows(archive["images"])
 
 

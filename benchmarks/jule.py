@@ -10,7 +10,6 @@ command line and prints the table of docs/methods/jule.md.
 from __future__ import annotations
 
 import json
-import os
 import statistics
 import subprocess
 import sys
@@ -23,6 +22,7 @@ import numpy as np
 import torch
 from torch.nn import functional as F
 
+from selfsort.bench.datasets import find_or_exit
 from selfsort.learning.batches import PixelTensor, shuffled_batches
 from selfsort.learning.seeds import torch_generator
 from selfsort.methods.jule import JULEConfig, _Run
@@ -82,10 +82,19 @@ def run(rounds: int = 7) -> dict[str, float]:
 
 def fit(words: str, seed: int) -> dict[str, Any]:
     """Run `selfsort fit` on a data set and return what it says."""
-    folder = Path(os.environ.get("SELFSORT_DATA", "../shared/data"))
     file, *rest = words.split()
     with tempfile.TemporaryDirectory() as temporary:
-        command = [sys.executable, "-m", "selfsort", "fit", str(folder / file), *rest, "--method", "jule", "--json"]
+        command = [
+            sys.executable,
+            "-m",
+            "selfsort",
+            "fit",
+            str(find_or_exit(file)),
+            *rest,
+            "--method",
+            "jule",
+            "--json",
+        ]
         command += ["--seed", str(seed), "--out", str(Path(temporary) / "run")]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
     answer: dict[str, Any] = json.loads(done.stdout)

@@ -38,7 +38,7 @@ def _start(n: int) -> tuple[secu._Run, secu._Epoch]:
 def _overhead() -> float:
     run, epoch = _start(1024)
     batch = torch.arange(run.config.batch_size)
-    ready = epoch.pixels.floats(batch).contiguous(memory_format=torch.channels_last)
+    ready = run.pixels.floats(batch).contiguous(memory_format=torch.channels_last)
 
     def step(loss: torch.Tensor) -> None:
         run.optimizer.zero_grad(set_to_none=True)

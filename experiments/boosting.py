@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from selfsort.bench.datasets import find_or_exit
 from selfsort.config import parse_settings
 from selfsort.data import read_source
 from selfsort.errors import InvalidInput
@@ -77,7 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, dict[str, float]]:
     parser.add_argument("--curves", type=Path, help="write every epoch to this CSV file")
     parser.add_argument("--seed", type=int, default=0)
     asked = parser.parse_args(arguments)
-    source = read_source(asked.source, where=asked.where)
+    source = read_source(find_or_exit(asked.source), where=asked.where)
     if source.labels is None:
         raise InvalidInput(f"{asked.source} has no labels. They are needed to compare. Use an npz with labels.")
     config = DBCConfig(n_clusters=asked.clusters, **parse_settings(DBCConfig, asked.set))

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from sklearn.decomposition import PCA
 
+from selfsort.bench.datasets import find_or_exit
 from selfsort.data import read_source
 from selfsort.errors import InvalidInput
 from selfsort.learning.device import choose_device
@@ -68,7 +69,7 @@ def compare(
 def read_part(source: str, part: str) -> tuple[Images, I64]:
     """Read `NAME=VALUE:COUNT`: the first COUNT rows for which NAME is VALUE."""
     where, _, count = part.partition(":")
-    found = read_source(source, where=where)
+    found = read_source(find_or_exit(source), where=where)
     if found.labels is None:
         raise InvalidInput(f"{source} has no labels. The embedding is judged by them. Use an npz with labels.")
     kept = slice(None, int(count) if count else None)

@@ -26,6 +26,7 @@ import torch
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 
+from selfsort.bench.datasets import find_or_exit
 from selfsort.data import read_source
 from selfsort.errors import InvalidInput, invalid
 from selfsort.learning.device import choose_device
@@ -235,7 +236,7 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, float]:
     parser.add_argument("--epochs", type=int, default=JULEConfig.epochs)
     parser.add_argument("--seed", type=int, default=0)
     asked = parser.parse_args(arguments)
-    data = read_source(asked.source)
+    data = read_source(find_or_exit(asked.source))
     if data.labels is None or len(data) < asked.train + asked.test:
         raise InvalidInput(
             f"{asked.source} has {len(data)} images{'' if data.labels is not None else ' and no labels'}. "

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from experiments.face_verification import read_pairs, verify_pictures
+from selfsort.bench.datasets import find_or_exit
 from selfsort.data import read_source
 from selfsort.errors import InvalidInput, invalid
 from selfsort.learning.batches import PixelTensor, shuffled_batches
@@ -86,7 +87,7 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, float]:
     featuriser = load_featuriser(folder, device)
     if not isinstance(featuriser.model, JULEModel):
         raise InvalidInput(f"{asked.run} is not a JULE run. Expected one. Fit it with --method jule.")
-    source = read_source(asked.source, spec=featuriser.spec)
+    source = read_source(find_or_exit(asked.source), spec=featuriser.spec)
     labels = source.labels if asked.truth else folder.result().labels
     if labels is None:
         raise InvalidInput(f"{asked.source} has no labels. --truth needs them. Leave --truth out.")

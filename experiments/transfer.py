@@ -12,6 +12,7 @@ import argparse
 import json
 from collections.abc import Sequence
 
+from selfsort.bench.datasets import find_or_exit
 from selfsort.classic.method import pixel_features
 from selfsort.data import ImageSpec, conform, read_source
 from selfsort.errors import InvalidInput
@@ -65,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, dict[str, float]]:
     parser.add_argument("--seed", type=int, default=0)
     asked = parser.parse_args(arguments)
     first, second = (
-        read_source(source, where=where or None)
+        read_source(find_or_exit(source), where=where or None)
         for source, where in zip((asked.learn_on, asked.cluster), asked.where, strict=True)
     )
     if second.labels is None:

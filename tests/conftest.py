@@ -56,7 +56,7 @@ def selfsort(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
     from selfsort.cli.main import main
 
     monkeypatch.chdir(tmp_path)
-    on_sigterm = signal.getsignal(signal.SIGTERM)
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
 
     def run(*words: object) -> Done:
         capsys.readouterr()
@@ -71,4 +71,5 @@ def selfsort(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
         return Done(code, captured.out, captured.err)
 
     yield run
-    signal.signal(signal.SIGTERM, on_sigterm)
+    for number, handler in handlers.items():
+        signal.signal(number, handler)

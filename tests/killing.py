@@ -1,32 +1,56 @@
-"""Kills the command line at every moment that touches the disk, resumes it, and compares with a run left in peace.
+"""Kills the command line at every moment that touches the disk, goes on, and compares with a run left in peace.
 
-Run as a program: `python tests/killing.py SOURCE [MOMENTS]`, standing in an empty folder, with how many moments to
-try (drawn by lot; all of them by default). Prints one JSON object.
+Run as a program: `python tests/killing.py SOURCE all|MOMENTS METHOD...`, standing in an empty folder, with how many
+moments to try of each kind, drawn by lot. Prints one JSON object.
 Each run is a forked child, so that the heavy imports are paid for once, and a kill is a real SIGKILL: no handler, no
-clean-up. A moment is counted before and after each of the calls by which a file comes into being, and half-way through
-each line added to events.jsonl.
+clean-up. A moment is counted before each call by which a file or a folder comes, goes or is brought to the disk,
+half-way through each line added to events.jsonl, and at the end. After that the power fails, at every moment and in
+several ways: see tests/power_loss.py.
 """
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import random
 import shutil
 import signal
 import sys
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
+from tests.contract.tiny import TINY
+from tests.power_loss import WAYS, Recorder, disk_after, write_disk
 from tests.tiny_run import files_of
 from tests.toy import install
 
 from selfsort.cli import main as cli
 from selfsort.runs.folder import RunFolder
 
-UNTIMED = ("labels.csv", "features.npy", "soft.npy", "model.safetensors", "metrics.json", "thumbnails.npz")
+CALLS = ("fsync", "replace", "rename", "mkdir", "unlink", "rmdir")
+SETTINGS: dict[str, dict[str, Any]] = {
+    **TINY,
+    "toy": {"steps": 3},
+    "self-label": {"epochs": 3, "warmup": 1, "batch_size": 12, "threshold": 0.3, "min_agreement": 0.0},
+}
+TIMED = ("events.jsonl", "ingest.json")
+REFERENCE, RUN, FIRST, DISKS = Path("reference"), Path("run"), Path("first"), Path("disks")
+
+
+def watch(before: Callable[[], None]) -> None:
+    """Have something done before each call that changes what is on the disk."""
+    for name in CALLS:
+        call = getattr(os, name)
+
+        def watched(*arguments: Any, call: Callable[..., Any] = call, **options: Any) -> Any:
+            before()
+            return call(*arguments, **options)
+
+        setattr(os, name, watched)
 
 
 class Clock:
@@ -41,19 +65,8 @@ class Clock:
         if self.moments == self.dies_at:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    def around(self, call: Callable[..., Any]) -> Callable[..., Any]:
-        def watched(*arguments: Any, **options: Any) -> Any:
-            self.tick()
-            value = call(*arguments, **options)
-            self.tick()
-            return value
-
-        return watched
-
     def install(self) -> None:
-        os.fsync = self.around(os.fsync)
-        os.replace = self.around(os.replace)
-        os.mkdir = self.around(os.mkdir)
+        watch(self.tick)
         append = RunFolder.append_event
 
         def torn(folder: RunFolder, event: dict[str, Any]) -> None:
@@ -63,7 +76,6 @@ class Clock:
             self.tick()
             path.write_bytes(before)
             append(folder, event)
-            self.tick()
 
         setattr(RunFolder, "append_event", torn)  # noqa: B010
 
@@ -79,68 +91,149 @@ def selfsort(words: list[str]) -> int:
     return 0
 
 
-def command(words: list[str], dies_at: int | None = None) -> tuple[int, int]:
-    """Run the command line in a child; return its wait status and how many moments it lived through."""
+def in_child(work: Callable[[], tuple[int, Any]]) -> tuple[int, Any]:
+    """Do something in a child; return its wait status, and what else it has to say if it lived."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
+        os.close(reader)
+        code, answer = work()
+        with os.fdopen(writer, "w") as file:
+            json.dump(answer, file)
+        os._exit(code)
+    os.close(writer)
+    with os.fdopen(reader) as file:
+        answer = file.read()
+    _, status = os.waitpid(child, 0)
+    return status, json.loads(answer or "null")
+
+
+def command(words: list[str], dies_at: int | None = None) -> tuple[int, Any]:
+    """Run the command line in a child; return its wait status and how many moments it lived through."""
+
+    def work() -> tuple[int, int]:
         clock = Clock(dies_at)
         clock.install()
         code = selfsort(words)
-        os.write(writer, str(clock.moments).encode())
-        os._exit(code)
-    os.close(writer)
-    moments = os.read(reader, 100)
-    os.close(reader)
-    _, status = os.waitpid(child, 0)
-    return status, int(moments or 0)
+        clock.tick()
+        return code, clock.moments
+
+    return in_child(work)
 
 
-def compare(reference: Path, run: Path) -> list[str]:
-    """Name everything in which a resumed run differs from one left in peace."""
-    wanted, found = files_of(reference), files_of(run)
-    differences = [name for name in UNTIMED if wanted[name] != found.get(name)]
-    differences += sorted(set(wanted) ^ set(found))
-    expected, events = RunFolder.open(reference).events(), RunFolder.open(run).events()
+def recorded(words: list[str], root: Path) -> tuple[int, Any]:
+    """Run the command line in a child, and write down every disk that a loss of power can leave.
+
+    Returns the child's wait status, and how many disks there are.
+    """
+
+    def work() -> tuple[int, int]:
+        recorder = Recorder(root)
+        recorder.install()
+        watch(recorder.look)
+        code = selfsort(words)
+        recorder.look()
+        left = (disk_after(moment, way) for moment in recorder.moments for way in WAYS)
+        disks = {tuple(disk.items()): disk for disk in left}  # many are the same
+        for number, disk in enumerate(disks.values()):
+            write_disk(disk, DISKS / str(number))
+        return code, len(disks)
+
+    return in_child(work)
+
+
+def go_on(again: list[str]) -> tuple[str, object]:
+    """Go on with what is left of a run, as its user would; return how, and what is wrong with the end of it."""
+    is_begun, is_finished = (RUN / "config.json").exists(), (RUN / "labels.csv").exists()
+    status, _ = command(["fit", "--resume", str(RUN)] if is_begun else again)
+    code = os.waitstatus_to_exitcode(status)
+    how = "finished" if is_finished else "resumed" if is_begun else "started again"
+    if code != (2 if is_finished else 0):
+        return how, {"code": code}
+    return how, compare(may_have_more=is_finished)
+
+
+def compare(*, may_have_more: bool) -> list[str]:
+    """Name everything in which a run differs from one left in peace."""
+    wanted, found = files_of(REFERENCE), files_of(RUN)
+    differences = [name for name in wanted if name not in TIMED and wanted[name] != found.get(name)]
+    if not may_have_more:
+        differences += sorted(set(found) - set(wanted))
+    expected, events = RunFolder.open(REFERENCE).events(), RunFolder.open(RUN).events()
     for key in ("step", "kind", "loss", "acc"):
         if [event.get(key) for event in events] != [event.get(key) for event in expected]:
             differences.append(f"events: {key}")
     return differences
 
 
-def main() -> None:
-    install()
-    source, *how_many = sys.argv[1:]
-    fit = ["fit", source, "--clusters", "3", "--method", "toy", "--set", "steps=3", "--out"]
-    reference, run = Path("reference"), Path("run")
-    assert selfsort([*fit, str(reference)]) == 0  # here, so that no child has to import anything
-    shutil.rmtree(reference)
-    status, moments = command([*fit, str(reference)])
+def attack(leave: Callable[[int], bool], moments: Iterable[int], again: list[str]) -> dict[str, Any]:
+    """Leave a run behind at each of some moments and go on with it; return how many ended how."""
+    ends: Counter[str] = Counter()
+    wrong: dict[int, object] = {}
+    for moment in moments:
+        if not leave(moment):
+            wrong[moment] = "was not left behind"
+        how, problem = go_on(again)
+        ends[how] += 1
+        if problem:
+            wrong[moment] = problem
+        shutil.rmtree(RUN, ignore_errors=True)
+    return {"tried": ends.total(), "ends": ends, "wrong": wrong}
+
+
+def words_for(method: str, source: str) -> list[str]:
+    """Spell a small fit by a method; --out is missing."""
+    settings = [f"--set={key}={_spelt(value)}" for key, value in SETTINGS[method].items()]
+    if method == "self-label":
+        assert selfsort([*words_for("secu", source), str(FIRST)]) == 0
+        return ["fit", "--self-label", str(FIRST), *settings, "--out"]
+    return ["fit", source, "--clusters", "3", "--method", method, "--recipe", "default", *settings, "--out"]
+
+
+def _spelt(value: object) -> str:
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def killed(again: list[str], moment: int) -> bool:
+    status, _ = command(again, dies_at=moment)
+    return os.WIFSIGNALED(status)
+
+
+def powerless(number: int) -> bool:
+    if (DISKS / str(number) / RUN).exists():
+        (DISKS / str(number) / RUN).rename(RUN)
+    return True
+
+
+def try_method(method: str, source: str, how_many: int | None) -> dict[str, Any]:
+    """Attack runs of one method in both ways."""
+    fit = words_for(method, source)
+    assert selfsort([*fit, str(REFERENCE)]) == 0  # here, so that no child has to import or compile anything
+    shutil.rmtree(REFERENCE)
+    status, moments = command([*fit, str(REFERENCE)])
     assert status == 0, status
-    wrong: dict[str, object] = {}
-    ends = {"not begun": 0, "resumed": 0, "finished": 0}
+    again, lot = [*fit, str(RUN)], random.Random(method)
     chosen = list(range(1, moments + 1))
     if how_many:
-        chosen = [*random.Random(0).sample(chosen[:-1], int(how_many[0]) - 1), moments]
-    for moment in chosen:
-        status, _ = command([*fit, str(run)], dies_at=moment)
-        if not os.WIFSIGNALED(status):
-            wrong[str(moment)] = f"was not killed: {status}"
-        if not (run / "config.json").exists():
-            ends["not begun"] += 1
-            shutil.rmtree(run, ignore_errors=True)
-            continue
-        was_finished = (run / "labels.csv").exists()
-        ends["finished" if was_finished else "resumed"] += 1
-        status, _ = command(["fit", "--resume", str(run)])
-        code = os.waitstatus_to_exitcode(status)
-        differences = [] if code else compare(reference, run)
-        if was_finished:  # nothing to do, and the labels are those
-            differences = ["labels.csv"] * (files_of(run)["labels.csv"] != files_of(reference)["labels.csv"])
-        if code != (2 if was_finished else 0) or differences:
-            wrong[str(moment)] = {"code": code, "differences": differences}
-        shutil.rmtree(run)
-    print(json.dumps({"moments": moments, "tried": len(chosen), "ends": ends, "wrong": wrong}))
+        chosen = [*lot.sample(chosen[:-1], how_many - 1), moments]
+    kills = attack(functools.partial(killed, again), chosen, again)
+
+    root = Path("recording")
+    root.mkdir()
+    status, disks = recorded([*fit, str(root / RUN)], root)
+    assert status == 0, status
+    losses = attack(powerless, lot.sample(range(disks), how_many) if how_many else range(disks), again)
+    for folder in (REFERENCE, FIRST, DISKS, root):
+        shutil.rmtree(folder, ignore_errors=True)
+    return {"kills": {"moments": moments, **kills}, "losses": {"moments": disks, **losses}}
+
+
+def main() -> None:
+    install()
+    setattr(os, "fsync", lambda handle: None)  # noqa: B010 (no kill depends on it, and disks are slow)
+    source, how_many, *methods = sys.argv[1:]
+    number = None if how_many == "all" else int(how_many)
+    print(json.dumps({method: try_method(method, source, number) for method in methods}))
 
 
 if __name__ == "__main__":

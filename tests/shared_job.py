@@ -14,12 +14,13 @@ from typing import Any
 import numpy as np
 import torch
 import torch.distributed as dist
-from tests.contract.tiny import TINY
+from tests.contract.tiny import IMPROVED, TINY
 from torch import Tensor, nn
 
 from selfsort import distributed
 from selfsort.cli import main as cli
 from selfsort.data.synthetic import shapes
+from selfsort.improve.around import ImproveConfig
 from selfsort.learning.epoch import _one_step, run_epoch
 from selfsort.methods.registry import METHODS
 from selfsort.runs import loop as fitting
@@ -101,7 +102,8 @@ def train_method(name: str, **changes: object) -> None:
     images = shapes(12, size=16, seed=1, n_classes=3)[0]
     method = METHODS[name]
     config = method.config.from_json({"n_clusters": 3, **TINY.get(name, {}), **changes})
-    fit = Fit(images, method, config, CPU)
+    improve = ImproveConfig(**IMPROVED) if method.improvable is not None else ImproveConfig()
+    fit = Fit(images, method, config, CPU, improve=improve)
     own = {"viewing", "moving", "corrupting", "negatives"}  # generators that differ on purpose
 
     def compare(snapshot: Snapshot) -> None:

@@ -14,7 +14,7 @@ from packaging.utils import canonicalize_name
 from supply import licences
 
 ROOT = Path(__file__).parents[1]
-LOCKS = [ROOT / "requirements.lock", ROOT / "supply" / "tools.lock"]
+LOCKS = [ROOT / "requirements.lock", ROOT / "supply" / "tools.lock", ROOT / "supply" / "docs.lock"]
 
 
 def pyproject() -> dict[str, Any]:

@@ -86,7 +86,7 @@ def install() -> None:
     from selfsort.runs import launch as session
     from selfsort.runs.loop import Fit
 
-    registry.METHODS["toy"] = TOY
+    registry.OWN["toy"] = TOY
     vars(session)["Fit"] = functools.partial(Fit, save_interval=0)
 
 

@@ -25,17 +25,14 @@ def setting(default: T, doc: str, source: str = "ours") -> T:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config:
-    """Base of every method's settings."""
-
-    n_clusters: int = field(metadata={"doc": "clusters to find", "source": "you"})
+class Settings:
+    """Named values that know their types, what they mean, and how to be written down."""
 
     def __post_init__(self) -> None:
         hints = get_type_hints(type(self))
         for name, value in self.to_json().items():
             if not fits(getattr(self, name), hints[name]):
                 raise invalid(name, f"be {_spell(hints[name])}", repr(value), f"Change {name}.")
-        self.require("n_clusters", self.n_clusters >= 2, "be at least 2", "Ask for two clusters or more.")
 
     def require(self, name: str, is_right: bool, requirement: str, remedy: str = "") -> None:
         """Refuse a value in the house's words; for use in `__post_init__`."""
@@ -59,7 +56,18 @@ class Config:
         return cls(**{name: _from_lists(value, hints[name]) for name, value in values.items()})
 
 
-def parse_settings(config: type[Config], pairs: Iterable[str]) -> dict[str, Any]:
+@dataclass(frozen=True, kw_only=True)
+class Config(Settings):
+    """Base of every method's settings."""
+
+    n_clusters: int = field(metadata={"doc": "clusters to find", "source": "you"})
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.require("n_clusters", self.n_clusters >= 2, "be at least 2", "Ask for two clusters or more.")
+
+
+def parse_settings(config: type[Settings], pairs: Iterable[str]) -> dict[str, Any]:
     """Turn `--set key=value` words into typed values, checked against a method's config.
 
     >>> parse_settings(Config, ["n_clusters=3"])
@@ -92,7 +100,7 @@ class SettingInfo:
     source: str
 
 
-def describe(config: type[Config]) -> list[SettingInfo]:
+def describe(config: type[Settings]) -> list[SettingInfo]:
     """List the settings of a method in the order of their definition."""
     hints = get_type_hints(config)
     return [
@@ -117,7 +125,7 @@ def _show(declared: Field[Any]) -> str:
     return str(value).lower() if value is None or isinstance(value, bool) else str(value)
 
 
-def _unknown(config: type[Config], name: str) -> InvalidInput:
+def _unknown(config: type[Settings], name: str) -> InvalidInput:
     known = [f.name for f in fields(config)]
     close = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
     hint = f"Did you mean {close[0]}?" if close else f"Known settings: {', '.join(known)}."

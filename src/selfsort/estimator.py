@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,10 +18,12 @@ from sklearn.utils import TransformerTags
 from selfsort.data import Dataset, ImageSpec, as_dataset, conform, from_array, range_of, read_source
 from selfsort.errors import InvalidInput, invalid
 from selfsort.learning.device import choose_device
-from selfsort.methods.registry import DEFAULT_METHOD, find_method, make_config
+from selfsort.methods.registry import DEFAULT_METHOD, find_method
 from selfsort.runs.folder import RunFolder
 from selfsort.runs.loop import Fit, Outcome, run_config, write_outcome
 from selfsort.runs.model import apply_in_chunks, load_model
+from selfsort.runs.renamed import all_settings, renamings
+from selfsort.runs.settings import settle
 from selfsort.types import F32, I64, Assignment, Clustering, Images, Json
 
 ImagesLike = npt.ArrayLike | str | Path | Sequence[str | Path] | Dataset | Images
@@ -34,7 +37,7 @@ class ImageClusterer(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         method: a name from METHODS (`selfsort methods` lists them).
         n_clusters: clusters to find.
         seed: decides every random draw; same seed, same labels.
-        settings: the method's own settings by name, as for `--set`.
+        settings: the method's own settings by name, as for `--set`, and those of `improve` as `improve.starts`.
         recipe: a named set of settings, `auto` or `default`.
         device: `auto`, `cpu`, `cuda`, `cuda:N` or `mps`.
         image_shape: height, width(, channels) of the rows of a flat array; one entry may be -1.
@@ -84,14 +87,25 @@ class ImageClusterer(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         is_auto = self.value_range == "auto" and not isinstance(X, Dataset | Images) and not _is_source(X)
         self.value_range_ = range_of(cast(npt.ArrayLike, X)) if is_auto else _fixed_range(self.value_range)
         dataset = self._read(X)
-        config, choice = make_config(
-            method, n_clusters, self.settings or {}, recipe=self.recipe, shape=dataset.images.shape, device=device
+        given = self.settings or {}
+        for note in renamings(method.name, given):
+            warnings.warn(note, FutureWarning, stacklevel=2)
+        settled = settle(method, n_clusters, given, recipe=self.recipe, shape=dataset.images.shape, device=device)
+        fit = Fit(
+            dataset.images,
+            method,
+            settled.config,
+            device,
+            seed=seed,
+            names=dataset.names,
+            improve=settled.improve,
         )
-        fit = Fit(dataset.images, method, config, device, seed=seed, names=dataset.names)
         outcome = fit.run()
-        described = run_config(fit, choice, dataset.spec, fingerprint=dataset.fingerprint, source=dataset.ingest)
+        described = run_config(
+            fit, settled.choice, dataset.spec, fingerprint=dataset.fingerprint, source=dataset.ingest
+        )
         self._fitted: _Fitted | None = _Fitted(dataset, outcome, described)
-        self._model = method.restore(config, outcome.clustering.model, device=device)
+        self._model = method.restore(settled.config, outcome.clustering.model, device=device)
         self._show(outcome.clustering, dataset.spec, outcome.warnings)
         return self
 
@@ -187,7 +201,7 @@ def load(path: str | Path, device: str = "auto") -> ImageClusterer:
     folder = RunFolder.open(path)
     result = folder.result()
     config = folder.config
-    settings = {name: value for name, value in config["settings"].items() if name != "n_clusters"}
+    settings = {name: value for name, value in all_settings(config).items() if name != "n_clusters"}
     model = ImageClusterer(
         config["method"],
         int(config["settings"]["n_clusters"]),

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -105,7 +106,7 @@ class FeatureModel(Model, Protocol):
 
 @runtime_checkable
 class NetworkModel(Model, Protocol):
-    """A model that is one network: it can be exported, and refined by self-labelling."""
+    """A model that is one network: it can be exported, and go through a second stage."""
 
     def network(self) -> nn.Module:
         """Return a module from images (B, C, H, W) in [0, 1] to soft assignments (B, K) and features (B, D)."""
@@ -208,6 +209,18 @@ class Restore(Protocol):
 
 
 @dataclass(frozen=True)
+class Improvable:
+    """How several starts and regrouping reach into a method whose network labels the images while it trains."""
+
+    open: Callable[..., Any]
+    """(images, config, *, device, seed, state) -> `learning.trainee.Trainee`: the training as it was saved."""
+    unit: str
+    """What the training is counted in, in the plural: pools, large batches, epochs."""
+    done: Callable[[Any, int], int]
+    """(config, step) -> how many of these are done at that snapshot; the last snapshot tells how many there are."""
+
+
+@dataclass(frozen=True)
 class Method:
     """One entry of METHODS."""
 
@@ -227,3 +240,65 @@ class Method:
     """Given by methods that can begin with the model of an earlier run."""
     is_shareable: bool = False
     """True if several processes can train it together (torchrun)."""
+    improvable: Improvable | None = None
+    """Given by methods that can have several starts and be regrouped."""
+
+
+@dataclass(frozen=True, eq=False)
+class FinishedRun:
+    """What a second stage gets of the run it goes on from."""
+
+    method: str
+    model: Model
+
+
+class TrainStage(Protocol):
+    """The shape of every stage's `train`."""
+
+    def __call__(
+        self,
+        run: FinishedRun,
+        images: Images,
+        config: Any,
+        *,
+        device: torch.device,
+        seed: int,
+        resume: State | None = None,
+    ) -> Iterator[Snapshot]:
+        """Same as `Train`, going on from a finished run, which stays as it is."""
+        ...
+
+
+class RestoreStage(Protocol):
+    """The shape of every stage's `restore`."""
+
+    def __call__(self, run: FinishedRun, config: Any, state: State, *, device: torch.device) -> Model:
+        """Rebuild the model of a stage, given the run it went on from."""
+        ...
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One entry of STAGES: what can be done after any run."""
+
+    name: str
+    summary: str
+    source: str
+    config: type[Config]
+    train: TrainStage
+    restore: RestoreStage
+    is_inductive: bool
+    is_shareable: bool = False
+
+    def after(self, run: FinishedRun) -> Method:
+        """Return the stage as a method: given a run, it takes images and yields snapshots like any other."""
+        return Method(
+            self.name,
+            self.summary,
+            self.source,
+            self.config,
+            partial(self.train, run),
+            partial(self.restore, run),
+            is_inductive=self.is_inductive,
+            is_shareable=self.is_shareable,
+        )

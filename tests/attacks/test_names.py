@@ -162,4 +162,4 @@ class TestFormulas:
         Path("endless.csv").write_text('"' + "x" * 200_000)
         done = selfsort("score", formulas.path, "--labels", "endless.csv")
         assert done.code == 2
-        assert "must be a csv with lines name,label" in done.err
+        assert "must be a csv" in done.err

@@ -78,7 +78,7 @@ def test_kmeans_start_over_clusters_by_four() -> None:
     x = points()
     first = first_clusters(x, nearest_neighbours(x, 5), "kmeans", seed=0)
     assert len(np.unique(first)) == 15
-    assert len(np.unique(cluster(x, GDLConfig(n_clusters=3, start="kmeans"), seed=0, device=CPU).labels)) == 3
+    assert len(np.unique(cluster(x, GDLConfig(n_clusters=3, init="kmeans"), seed=0, device=CPU).labels)) == 3
 
 
 @pytest.mark.parametrize("graph", ["global", "local"])

@@ -24,26 +24,29 @@ from selfsort.methods import registry
 from selfsort.runs import launch as session
 from selfsort.runs.folder import RunFolder
 
-GOLDEN = Path(__file__).parent / "golden" / "tiny-run"
+GOLDEN = Path(__file__).parents[1] / "golden" / "tiny-run"
 
 # The whole command line. A new option is a decision: it is added here in the same commit, or it is not added.
 FROZEN = {
     "fit": """SOURCE --clusters --method --recipe --set --seed --size --fit --gray/--color --where --labels
         --labels-from-folders --features --self-label --start-from --max-bad --memory --device --out --resume
         --max-minutes --json""",
+    "refine": """RUN SOURCE --stage --recipe --set --seed --labels --labels-from-folders --device --out --max-minutes
+        --json""",
     "predict": "RUN SOURCE --out --max-bad --device --json",
     "score": "RUN --labels --json",
     "report": "RUNS --out --figures",
     "explore": "RUN --port --no-browser",
     "export": "RUN --to --out --link",
     "methods": "NAME --json",
+    "bench": "NAME --seeds --budget-minutes --only --again --records --json",
     "demo": "--out",
 }
 
 
 @pytest.fixture(autouse=True)
 def _toy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(registry.METHODS, "toy", TOY)
+    monkeypatch.setitem(registry.OWN, "toy", TOY)
 
 
 @pytest.fixture
@@ -312,6 +315,15 @@ class TestAfterwards:
         assert done.out == "18 images sorted, labels in new/labels.csv\n"
         assert Path("new/labels.csv").read_bytes() == Path("run/labels.csv").read_bytes()
 
+    def test_predict_replaces_a_file_only_if_it_is_named(self, selfsort: Command, run: Path, photos: Path) -> None:
+        Path("labels.csv").write_text("by hand")
+        done = selfsort("predict", run, photos)
+        assert done.code == 2
+        assert "labels.csv exists already. Expected it to be new. Name a file with --out; that is replaced." in done.err
+        assert Path("labels.csv").read_text() == "by hand"
+        assert selfsort("predict", run, photos, "--out", "labels.csv").code == 0
+        assert Path("labels.csv").read_text().startswith("name,cluster")
+
     def test_predict_new_pictures_of_another_size(self, selfsort: Command, run: Path, tmp_path: Path) -> None:
         new = write_photos(tmp_path / "new", n_per_class=2, seed=9)
         (new / "broken.png").write_bytes(b"\x89PNG\r\n\x1a\n nothing more")
@@ -323,7 +335,7 @@ class TestAfterwards:
             rows = list(csv.DictReader(file))
         trained = {name[0]: label for name, label in zip(*_names_and_labels(run), strict=True)}
         assert all(int(row["cluster"]) == trained[row["name"][0]] for row in rows)
-        assert "skipped broken.png: " in selfsort("predict", run, new, "--max-bad", "0.5").out
+        assert "skipped broken.png: " in selfsort("predict", run, new, "--max-bad", "0.5", "--out", "more.csv").out
 
     def test_predict_never_replaces_the_labels_of_the_run(
         self, selfsort: Command, run: Path, photos: Path, monkeypatch: pytest.MonkeyPatch
@@ -382,6 +394,14 @@ class TestAfterwards:
             registry.METHODS
         )
         assert "n_restarts" in selfsort("methods", "kmeans").out
+        assert [row["name"] for row in json.loads(selfsort("methods", "--json").out)["stages"]] == ["self-label"]
+        assert "min_agreement" in selfsort("methods", "self-label").out
+        improvable = json.loads(selfsort("methods", "dac", "--json").out)["settings"]
+        assert [row["name"] for row in improvable][-3:] == [
+            "improve.starts",
+            "improve.start_length",
+            "improve.regroup_every",
+        ]
         settings = json.loads(selfsort("methods", "kmeans", "--json").out)["settings"]
         assert [row["name"] for row in settings] == ["n_clusters", "centre", "n_restarts", "max_iterations"]
         assert_refused(selfsort("methods", "kmeens"), "Did you mean kmeans?")

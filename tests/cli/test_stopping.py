@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -29,15 +30,16 @@ from selfsort.runs import launch as session
 from selfsort.runs.folder import RunFolder
 from selfsort.runs.loop import Fit
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PROGRAM = [sys.executable, str(ROOT / "tests" / "toy.py")]
 TOY_WORDS = ["--clusters", "3", "--method", "toy"]
+DEEP = ("jule", "dbc", "dac", "gatcluster", "secu", "self-label")
 RESULT_FILES = ("labels.csv", "features.npy", "soft.npy", "model.safetensors")
 
 
 @pytest.fixture(autouse=True)
 def _toy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(registry.METHODS, "toy", TOY)
+    monkeypatch.setitem(registry.OWN, "toy", TOY)
 
 
 @pytest.fixture
@@ -49,7 +51,7 @@ def _ctrl_c_is_heard() -> Iterator[None]:
 
 
 def environment(**more: str) -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", **more}
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")]), "OMP_NUM_THREADS": "1", **more}
 
 
 def assert_same_result(one: Path | str, other: Path | str) -> None:
@@ -66,7 +68,7 @@ def raiser(error: BaseException) -> Callable[..., Any]:
 
 class TestSignals:
     @pytest.mark.usefixtures("_ctrl_c_is_heard")
-    @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+    @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
     def test_a_run_stopped_politely_says_how_to_go_on(
         self, selfsort: Command, npz: Path, tmp_path: Path, number: signal.Signals
     ) -> None:
@@ -99,6 +101,53 @@ class TestSignals:
         assert_same_result(out, "reference")
         # It went on from where it was, not from the start: the first steps were timed by the first process.
         assert [event["step"] for event in RunFolder.open(out).events()[:-1]] == [1, 2, 3, 4, 5]
+
+    def test_a_terminal_that_has_gone_does_not_change_how_it_ends(self, npz: Path, tmp_path: Path) -> None:
+        pty = pytest.importorskip("pty")
+        screen, terminal = pty.openpty()
+        with subprocess.Popen(
+            [*PROGRAM, "fit", str(npz), *TOY_WORDS, "--out", str(tmp_path / "run")],
+            stdin=subprocess.PIPE,
+            stdout=terminal,
+            stderr=terminal,
+            env=environment(TOY_PAUSE_AT="3"),
+        ) as process:
+            os.close(terminal)
+            shown = b""
+            while b"paused" not in shown:
+                shown += os.read(screen, 4096)
+            os.close(screen)
+            process.send_signal(signal.SIGHUP)
+        assert process.returncode == 3
+        assert not RunFolder.open(tmp_path / "run").is_finished
+
+    def test_a_hang_up_that_is_ignored_stays_so(self, selfsort: Command) -> None:
+        """As nohup has it."""
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        assert selfsort("methods").code == 0
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+
+    @pytest.mark.parametrize(
+        ("moment", "advice"),
+        [
+            ("selfsort.runs.loop.Fit._event", "Continue with: selfsort fit --resume run"),
+            ("selfsort.cli.main._tell_outcome", "The run is finished: run"),
+        ],
+    )
+    def test_a_second_ctrl_c_keeps_the_advice(
+        self, selfsort: Command, npz: Path, monkeypatch: pytest.MonkeyPatch, moment: str, advice: str
+    ) -> None:
+        @contextmanager
+        def impatient() -> Iterator[None]:
+            try:
+                yield
+            finally:
+                raise KeyboardInterrupt
+
+        monkeypatch.setattr(cli, "_progress_bars", impatient)
+        monkeypatch.setattr(moment, raiser(KeyboardInterrupt()))
+        done = selfsort("fit", npz, *TOY_WORDS, "--out", "run")
+        assert (done.code, done.err) == (3, f"selfsort: interrupted. {advice}\n")
 
     @pytest.mark.parametrize("moment", ["read_source", "find_method", "choose_device"])
     def test_ctrl_c_before_the_run_exists_leaves_nothing(
@@ -196,11 +245,13 @@ class TestFullDisk:
 
 
 class TestKills:
-    def kill(self, npz: Path, tmp_path: Path, *how_many: str) -> None:
+    """Of `tests/killing.py`: a SIGKILL or a loss of power, at any moment, on a toy and on the real methods."""
+
+    def attack(self, npz: Path, tmp_path: Path, how_many: str, *methods: str) -> dict[str, Any]:
         folder = tmp_path / "killing"
         folder.mkdir()
         done = subprocess.run(
-            [sys.executable, str(ROOT / "tests" / "killing.py"), str(npz), *how_many],
+            [sys.executable, str(ROOT / "tests" / "killing.py"), str(npz), how_many, *methods],
             cwd=folder,
             env=environment(),
             capture_output=True,
@@ -208,18 +259,28 @@ class TestKills:
             check=False,
         )
         assert done.returncode == 0, done.stderr
-        found = json.loads(done.stdout)
-        assert found["wrong"] == {}
-        assert found["ends"]["resumed"] > found["tried"] / 2
-        assert found["ends"]["finished"] == 1
-        assert found["moments"] > 80
+        found: dict[str, Any] = json.loads(done.stdout)
+        for method in methods:
+            for kind in ("kills", "losses"):
+                assert found[method][kind]["wrong"] == {}, (method, kind)
+            assert found[method]["kills"]["ends"]["finished"] >= 1
+            assert found[method]["kills"]["moments"] > 60
+            assert found[method]["losses"]["moments"] > 60
+        return found
 
     def test_a_run_killed_at_some_moments_ends_the_same(self, npz: Path, tmp_path: Path) -> None:
-        self.kill(npz, tmp_path, "15")
+        self.attack(npz, tmp_path, "12", "toy")
+
+    def test_a_run_of_a_real_method_killed_at_some_moments_ends_the_same(self, npz: Path, tmp_path: Path) -> None:
+        self.attack(npz, tmp_path, "4", *DEEP)
 
     @pytest.mark.slow
-    def test_a_run_killed_at_any_moment_ends_the_same(self, npz: Path, tmp_path: Path) -> None:
-        self.kill(npz, tmp_path)
+    @pytest.mark.parametrize("method", ["toy", *DEEP])
+    def test_a_run_killed_at_any_moment_ends_the_same(self, npz: Path, tmp_path: Path, method: str) -> None:
+        found = self.attack(npz, tmp_path, "all", method)[method]
+        for kind in ("kills", "losses"):
+            assert found[kind]["tried"] == found[kind]["moments"]
+            assert set(found[kind]["ends"]) == {"started again", "resumed", "finished"}
 
 
 class TestScreens:

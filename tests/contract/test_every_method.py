@@ -1,29 +1,35 @@
-"""What every entry of METHODS promises. A new method inherits all of it by being listed."""
+"""What every entry of METHODS and of STAGES promises. A new one inherits all of it by being listed."""
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import inspect
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from tests.contract.tiny import TINY
+from tests.contract.tiny import IMPROVED, TINY
 
 from selfsort.config import describe
 from selfsort.data.synthetic import shapes
 from selfsort.errors import InvalidInput
 from selfsort.estimator import ImageClusterer, load
+from selfsort.improve.around import ImproveConfig
+from selfsort.improve.stages import STAGES
 from selfsort.methods.registry import METHODS
 from selfsort.runs.folder import RunFolder
 from selfsort.runs.loop import Fit
-from selfsort.runs.model import apply_in_chunks, load_model
-from selfsort.types import Images, Snapshot, State
+from selfsort.runs.model import STARTED_FROM, apply_in_chunks, load_model
+from selfsort.types import FinishedRun, Images, Method, Snapshot, State
 
 K = 3
 CPU = torch.device("cpu")
+IMPROVABLE = [f"improved {name}" for name, method in METHODS.items() if method.improvable is not None]
 every_method = pytest.mark.parametrize("name", METHODS)
+every_kind = pytest.mark.parametrize("name", [*METHODS, *STAGES])
+every_training = pytest.mark.parametrize("name", [*METHODS, *STAGES, *IMPROVABLE])
 
 
 @pytest.fixture(scope="module")
@@ -31,10 +37,27 @@ def images() -> Images:
     return shapes(12, size=16, seed=1, n_classes=K)[0]
 
 
+@functools.cache
+def first_run() -> State:
+    """Return the model of a run that stages go on from."""
+    result = make_fit("secu", shapes(12, size=16, seed=1, n_classes=K)[0]).run().clustering
+    return result.model
+
+
+def find(name: str) -> Method:
+    """Return a method, or a stage after a small run of SeCu."""
+    if name not in STAGES:
+        return METHODS[name]
+    secu = METHODS["secu"]
+    config = secu.config.from_json({"n_clusters": K, **TINY["secu"]})
+    return STAGES[name].after(FinishedRun("secu", secu.restore(config, first_run(), device=CPU)))
+
+
 def make_fit(name: str, images: Images, *, seed: int = 0, folder: RunFolder | None = None) -> Fit:
-    method = METHODS[name]
-    config = method.config.from_json({"n_clusters": K, **TINY.get(name, {})})
-    return Fit(images, method, config, CPU, seed=seed, folder=folder, save_interval=0.0)
+    improve = ImproveConfig(**IMPROVED) if name in IMPROVABLE else ImproveConfig()
+    method = find(name.removeprefix("improved "))
+    config = method.config.from_json({"n_clusters": K, **TINY.get(method.name, {})})
+    return Fit(images, method, config, CPU, seed=seed, folder=folder, improve=improve, save_interval=0.0)
 
 
 def global_numpy_state() -> str:
@@ -43,18 +66,18 @@ def global_numpy_state() -> str:
 
 def new_folder(path: Path, fit: Fit) -> RunFolder:
     height, width, channels = fit.images.shape
-    return RunFolder.create(
-        path,
-        {
-            "method": fit.method.name,
-            "settings": fit.config.to_json(),
-            "seed": fit.seed,
-            "image": {"height": height, "width": width, "channels": channels, "fit": "crop"},
-        },
+    image = {"height": height, "width": width, "channels": channels, "fit": "crop"}
+    folder = RunFolder.create(
+        path, {"method": fit.method.name, "settings": fit.config.to_json(), "seed": fit.seed, "image": image}
     )
+    if fit.method.name in STAGES:
+        settings = {"n_clusters": K, **TINY["secu"]}
+        before = {"method": "secu", "settings": settings, "seed": 0, "image": image}
+        RunFolder.create(path / STARTED_FROM, before).write_state("model.safetensors", first_run())
+    return folder
 
 
-@every_method
+@every_kind
 def test_labels_soft_and_features_have_their_form(name: str, images: Images) -> None:
     result = make_fit(name, images).run().clustering
     assert result.labels.dtype == np.int64
@@ -67,7 +90,7 @@ def test_labels_soft_and_features_have_their_form(name: str, images: Images) -> 
     np.testing.assert_allclose(result.soft.sum(axis=1), 1, atol=1e-5)
 
 
-@every_method
+@every_training
 def test_same_seed_same_result_and_input_untouched(name: str, images: Images) -> None:
     before = images.pixels.copy()
     torch_state = torch.get_rng_state()
@@ -80,7 +103,7 @@ def test_same_seed_same_result_and_input_untouched(name: str, images: Images) ->
     assert global_numpy_state() == numpy_state
 
 
-@every_method
+@every_kind
 def test_read_only_memory_is_enough(name: str, images: Images) -> None:
     pixels = images.pixels.copy()
     pixels.flags.writeable = False
@@ -92,7 +115,7 @@ class Killed(Exception):
     pass
 
 
-@every_method
+@every_training
 def test_killed_at_any_snapshot_it_resumes_to_the_same_bits(name: str, images: Images, tmp_path: Path) -> None:
     whole = make_fit(name, images)
     steps: list[int] = []
@@ -118,7 +141,7 @@ def test_killed_at_any_snapshot_it_resumes_to_the_same_bits(name: str, images: I
         assert logged == steps
 
 
-@every_method
+@every_training
 def test_saved_and_loaded_it_predicts_the_same(name: str, images: Images, tmp_path: Path) -> None:
     fit = make_fit(name, images)
     fit.folder = folder = new_folder(tmp_path / "run", fit)
@@ -147,7 +170,7 @@ def test_estimator_round_trip(name: str, images: Images, tmp_path: Path) -> None
     np.testing.assert_array_equal(loaded.predict(images.pixels), model.predict(images.pixels))
 
 
-@every_method
+@every_kind
 def test_images_that_are_all_the_same_end_in_a_warning_not_a_crash(name: str) -> None:
     same = Images(np.full((24, 16, 16, 1), 90, dtype=np.uint8))
     outcome = make_fit(name, same).run()
@@ -157,7 +180,7 @@ def test_images_that_are_all_the_same_end_in_a_warning_not_a_crash(name: str) ->
     assert np.isfinite(outcome.clustering.soft).all()
 
 
-@every_method
+@every_kind
 def test_black_images_among_others_are_harmless(name: str, images: Images) -> None:
     pixels = images.pixels.copy()
     pixels[:4] = 0
@@ -165,20 +188,20 @@ def test_black_images_among_others_are_harmless(name: str, images: Images) -> No
     assert np.isfinite(outcome.clustering.features).all()
 
 
-@every_method
+@every_kind
 def test_too_many_clusters_are_refused_in_the_house_wording(name: str, images: Images) -> None:
     fit = make_fit(name, images)
     fit.config = dataclasses.replace(fit.config, n_clusters=len(images) + 1)
     with pytest.raises(InvalidInput, match=r"n_clusters must be between 2 and the number of images \(36\); got 37"):
         fit.run()
     with pytest.raises(InvalidInput, match="n_clusters must be at least 2; got 1"):
-        METHODS[name].config(n_clusters=1)
+        fit.method.config(n_clusters=1)
 
 
-@every_method
+@every_kind
 def test_no_label_can_reach_a_method(name: str, images: Images) -> None:
     """`train` takes images and settings alone, and truth given for scoring changes nothing but the scores."""
-    assert set(inspect.signature(METHODS[name].train).parameters) == {"images", "config", "device", "seed", "resume"}
+    assert set(inspect.signature(find(name).train).parameters) == {"images", "config", "device", "seed", "resume"}
     truth = np.arange(len(images)) % K
     fit = make_fit(name, images)
     fit.truth = truth
@@ -187,17 +210,18 @@ def test_no_label_can_reach_a_method(name: str, images: Images) -> None:
     np.testing.assert_array_equal(scored.clustering.labels, make_fit(name, images).run().clustering.labels)
 
 
-@every_method
+@every_kind
 def test_settings_are_described_and_survive_json(name: str) -> None:
-    config = METHODS[name].config(n_clusters=K)
-    assert METHODS[name].config.from_json(config.to_json()) == config
-    for setting in describe(METHODS[name].config):
+    kind = find(name).config
+    config = kind(n_clusters=K)
+    assert kind.from_json(config.to_json()) == config
+    for setting in describe(kind):
         assert setting.doc
         assert setting.source
 
 
 def test_states_are_arrays_and_json_only(images: Images) -> None:
-    for name in METHODS:
+    for name in (*METHODS, *STAGES, *IMPROVABLE):
         fit = make_fit(name, images)
         states: list[State] = []
         fit.on_snapshot = lambda snapshot, into=states: into.append(snapshot.state())

@@ -103,8 +103,8 @@ def test_idx_labels_of_the_wrong_length(tmp_path: Path) -> None:
     (tmp_path / "train-labels-idx1-ubyte").write_bytes(idx_labels([1, 2]))
     with pytest.raises(InvalidInput, match=r"train-labels-idx1-ubyte must have one entry per image \(4\); got 2"):
         read_source(tmp_path)
-    (tmp_path / "train-labels-idx1-ubyte").write_bytes(idx_labels([1, 2])[:-1])
-    with pytest.raises(InvalidInput, match="2 labels promised, 1 found"):
+    (tmp_path / "train-labels-idx1-ubyte").write_bytes(idx_labels([1, 2, 3, 4])[:-1])
+    with pytest.raises(InvalidInput, match="4 labels promised, 3 found"):
         read_source(tmp_path)
 
 

@@ -52,7 +52,7 @@ def test_a_list_counts_all_images_found_or_those_read(tmp_path: Path) -> None:
     assert labels_of(tmp_path / "s", path, max_bad=0.5) == ([0, 1, 2], ("a", "b", "c"))
     path.write_text("a\nb\n")
     with pytest.raises(
-        InvalidInput, match=r"labels must have one entry per image \(4 found or 3 kept\); got shape \(2,\)"
+        InvalidInput, match=r"labels must have one entry per image \(4 found or 3 kept\); got 2 in labels.txt"
     ):
         read_source(tmp_path / "s", labels=path, max_bad=0.5)
 
@@ -89,7 +89,7 @@ def test_labels_follow_where(tmp_path: Path) -> None:
             r"must name every image \(2\); got none for 1 of them \('001.png'\). Write each name",
         ),
         ("l.csv", "000.png\n001.png\n", r"every line of l.csv must be name,label; got \['000.png'\]"),
-        ("l.txt", "1\n2\n3\n", r"labels must have one entry per image \(2\); got shape \(3,\) in l.txt"),
+        ("l.txt", "1\n2\n3\n", r"labels must have one entry per image \(2\); got 3 in l.txt"),
         ("l.txt", b"\xff\xfe\x00", "labels file l.txt must be a csv, text, npy, npz or idx file"),
         ("l.npy", b"nonsense", "l.npy must be a whole, undamaged file"),
         ("l.npz", b"nonsense", r"l.npz \(labels.npy\) must be a whole, undamaged file"),

@@ -10,6 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.oracles import graph_knn as oracle
+from tests.precision import double_precision
 
 from selfsort import progress
 from selfsort.errors import InvalidInput, MissingData
@@ -228,3 +229,13 @@ def test_both_rough_searches_find_the_same_candidates() -> None:
     by_rows, worst_by_rows = knn._candidates_by_rows(search, 9)
     np.testing.assert_array_equal(np.sort(by_pairs, axis=1), np.sort(by_rows, axis=1))
     np.testing.assert_allclose(worst_by_pairs, worst_by_rows, rtol=1e-4)
+
+
+def test_the_default_precision_of_torch_does_not_matter() -> None:
+    features, queries = points(0, 40, 5), points(1, 6, 5)
+    wanted = nearest_neighbours(features, 3), nearest_neighbours(features, 3, queries=queries)
+    with double_precision():
+        found = nearest_neighbours(features, 3), nearest_neighbours(features, 3, queries=queries)
+    for a, b in zip(found, wanted, strict=True):
+        np.testing.assert_array_equal(a.idx, b.idx)
+        np.testing.assert_array_equal(a.sq_dist, b.sq_dist)

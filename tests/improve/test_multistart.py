@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from copy import copy
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from selfsort.improve.multistart import train_steadiest
+from selfsort.improve.multistart import train_most_stable
 from selfsort.types import Clustering, Snapshot, State
 
 CPU = torch.device("cpu")
@@ -36,30 +37,34 @@ class Walk:
             yield Snapshot(step, N_TOTAL, place, {"loss": 0.5}, partial(copy, state), result, history=history)
 
 
-def middling(state: State) -> float:
+def middling(seed: int, state: State) -> float:
     """Prefer the start whose seed is in the middle of all."""
+    assert seed == state.meta["seed"]
     return 10.0 - abs(int(state.meta["seed"]) % 10 - 5)
 
 
 def snapshots(n_starts: int = 3, n_steps: int = 2, resume: State | None = None, seed: int = 7) -> list[Snapshot]:
-    walk = Walk([])
-    return list(
-        train_steadiest(walk, middling, n_starts=n_starts, n_steps=n_steps, n_total=N_TOTAL, seed=seed, resume=resume)
-    )
+    return list(walked(Walk([]), n_starts, n_steps, resume, seed))
 
 
-class TestTrainSteadiest:
+def walked(
+    walk: Walk, n_starts: int = 3, n_steps: int = 2, resume: State | None = None, seed: int = 7
+) -> Iterator[Snapshot]:
+    return train_most_stable(walk, middling, lambda step: step >= n_steps, n_starts=n_starts, seed=seed, resume=resume)
+
+
+class TestTrainMostStable:
     def test_steps_count_through_all_starts(self) -> None:
         found = snapshots()
         assert [snapshot.step for snapshot in found] == list(range(1, 11))
         assert {snapshot.total for snapshot in found} == {10}
         assert [snapshot.event["start"] for snapshot in found[:6]] == [1, 1, 2, 2, 3, 3]
 
-    def test_the_steadiest_goes_on_from_where_it_was(self) -> None:
+    def test_the_most_stable_goes_on_from_where_it_was(self) -> None:
         walk = Walk([])
-        found = list(train_steadiest(walk, middling, n_starts=3, n_steps=2, n_total=N_TOTAL, seed=7, resume=None))
+        found = list(walked(walk))
         seeds = [seed for seed, _ in walk.begun[:3]]
-        values = [float(snapshot.event["steadiness"]) for snapshot in found if "steadiness" in snapshot.event]
+        values = [float(snapshot.event["stability"]) for snapshot in found if "stability" in snapshot.event]
         best = int(np.argmax(values))
         assert len(set(seeds)) == 3
         assert len(set(values)) > 1
@@ -83,11 +88,11 @@ class TestTrainSteadiest:
             (s.step, s.labels.tolist(), dict(s.event)) for s in whole[cut + 1 :]
         ]
 
-    @pytest.mark.parametrize(("n_starts", "n_steps"), [(1, 2), (3, 0)])
-    def test_without_a_choice_it_is_the_plain_run(self, n_starts: int, n_steps: int) -> None:
-        found = snapshots(n_starts, n_steps)
-        assert [snapshot.step for snapshot in found] == list(range(1, N_TOTAL + 1))
-        assert "start" not in found[-1].event
+    def test_where_there_is_one_step_there_is_no_choice(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(sys.modules[__name__], "N_TOTAL", 1)
+        (only,) = snapshots()
+        assert (only.step, only.total, "start" in only.event) == (1, 1, False)
+        assert only.result is not None
 
     def test_starts_as_long_as_the_run_leave_it_a_last_step(self) -> None:
         found = snapshots(n_steps=50)

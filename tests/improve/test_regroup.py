@@ -6,13 +6,22 @@ import math
 import numpy as np
 import pytest
 import torch
+from tests.improve.pupil import Pupil
 from torch import Tensor, nn
 
 from selfsort.augment.policy import Affine
 from selfsort.data import from_array
-from selfsort.improve.regroup import Look, cut_clusters, join_pieces, mend, number_pieces, regroup, renumbered
-from selfsort.improve.stability import mutual_information
+from selfsort.improve.regroup import (
+    cut_clusters,
+    is_due,
+    join_pieces,
+    number_pieces,
+    regroup,
+    regroup_and_teach,
+    renumbered,
+)
 from selfsort.learning.batches import PixelTensor
+from selfsort.metrics.information import mutual_information
 from selfsort.types import F64, I64
 
 CPU = torch.device("cpu")
@@ -75,19 +84,19 @@ class TestRenumbered:
         assert renumbered(groups, before, np.array([9.0, 1.0, 8.0, 2.0]), 3).tolist() == [2, 2, 0, 0]
 
 
-def kinds(n: int = 400, seed: int = 0) -> tuple[PixelTensor, Tensor]:
-    """Four kinds of pictures: a bright quarter each."""
+def classes(n: int = 400, seed: int = 0) -> tuple[PixelTensor, Tensor]:
+    """Four classes of pictures: a bright quarter each."""
     rng = np.random.default_rng(seed)
     truth = rng.integers(0, 4, n)
     pixels = rng.integers(0, 60, (n, 8, 8))
-    for i, kind in enumerate(truth):
-        top, left = 4 * (kind // 2), 4 * (kind % 2)
+    for i, quarter in enumerate(truth):
+        top, left = 4 * (quarter // 2), 4 * (quarter % 2)
         pixels[i, top : top + 4, left : left + 4] += 150
     return PixelTensor(from_array(pixels.astype(np.uint8)), CPU), torch.from_numpy(truth)
 
 
 def quarters(x_BCHW: Tensor) -> Tensor:
-    """Mean brightness of the quarters, (B, 4): what tells the kinds apart."""
+    """Mean brightness of the quarters, (B, 4): what tells the classes apart."""
     return nn.functional.avg_pool2d(x_BCHW, 4).flatten(1)
 
 
@@ -95,17 +104,17 @@ NUDGE = (Affine(translate=0.05),)
 
 
 def joined_and_cut(x_BCHW: Tensor) -> tuple[Tensor, Tensor]:
-    """Labels with two kinds in one cluster and another kind cut in two by noise."""
+    """Labels with two classes in one cluster and another one cut in two by noise."""
     features_B4 = quarters(x_BCHW)
-    kind_B = features_B4.argmax(dim=1)
+    class_B = features_B4.argmax(dim=1)
     noise_B = (x_BCHW.flatten(1).sum(dim=1) * 1e4).long() % 2
-    labels_B = torch.where(kind_B == 1, 0, kind_B)
-    return torch.where((kind_B == 3) & (noise_B == 1), 1, labels_B), features_B4
+    labels_B = torch.where(class_B == 1, 0, class_B)
+    return torch.where((class_B == 3) & (noise_B == 1), 1, labels_B), features_B4
 
 
 class TestRegroup:
     def test_parts_what_was_joined_and_joins_what_was_cut(self) -> None:
-        pixels, truth = kinds()
+        pixels, truth = classes()
         found = regroup(joined_and_cut, pixels, NUDGE, 4)
         with torch.inference_mode():
             labels, features = joined_and_cut(pixels.floats(torch.arange(len(pixels))))
@@ -117,13 +126,13 @@ class TestRegroup:
         assert set(new[truth == 0].tolist()) | set(new[truth == 1].tolist()) == {0, 1}
 
     def test_good_clusters_stay(self) -> None:
-        pixels, truth = kinds()
+        pixels, truth = classes()
         found = regroup(lambda x: (quarters(x).argmax(dim=1), quarters(x)), pixels, NUDGE, 4)
         assert found.gain == pytest.approx(0)
         assert (found.relabel(truth, quarters(pixels.floats(torch.arange(len(pixels))))) == truth).all()
 
     def test_an_empty_cluster_is_filled(self) -> None:
-        pixels, truth = kinds()
+        pixels, truth = classes()
 
         def look(x_BCHW: Tensor) -> tuple[Tensor, Tensor]:
             features_B4 = quarters(x_BCHW)
@@ -135,12 +144,12 @@ class TestRegroup:
         assert same_partition(new.numpy(), truth.numpy())
 
     def test_gain_is_that_of_the_tables(self) -> None:
-        # All in one cluster: nothing is known; four equal kinds: log 4.
-        pixels, truth = kinds()
+        # All in one cluster: nothing is known; four equal classes: log 4.
+        pixels, truth = classes()
         found = regroup(lambda x: (torch.zeros(len(x), dtype=torch.long), quarters(x)), pixels, NUDGE, 4)
         share = torch.bincount(truth).double() / len(truth)
         assert found.gain == pytest.approx(float(-(share * share.log()).sum()), abs=0.02)
-        assert mutual_information(torch.diag(share)) == pytest.approx(float(-(share * share.log()).sum()))
+        assert mutual_information(torch.diag(share).numpy()) == pytest.approx(float(-(share * share.log()).sum()))
 
     def test_many_clusters_are_not_cut(self) -> None:
         labels, features = torch.arange(40) % 600, torch.rand(40, 2)
@@ -149,7 +158,7 @@ class TestRegroup:
 
 
 class Net(nn.Module):
-    """A linear reading of the quarters that starts with two kinds joined and nothing in the last cluster."""
+    """A linear reading of the quarters that starts with two classes joined and nothing in the last cluster."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -163,68 +172,48 @@ class Net(nn.Module):
         return scores
 
 
-def never(rows_B: Tensor, labels_B: Tensor) -> Tensor:
-    raise AssertionError("there is nothing to teach")
-
-
-def mended_by(look: Look, pixels: PixelTensor, net: nn.Module) -> dict[str, float | int]:
-    """Mend what must not be taught anything."""
-    optimizer = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=0.1)
-    return mend(net, look, never, pixels, NUDGE, 4, optimizer, batch_size=32, seed=0)
-
-
-class TestMend:
-    def mended(self, n_rounds: int) -> tuple[Net, list[dict[str, float | int]], Tensor]:
-        pixels, _ = kinds()
+class TestTeaching:
+    def taught(self, n_rounds: int) -> tuple[Net, list[dict[str, float | int]], Tensor]:
+        pixels, _ = classes()
         net = Net()
-        optimizer = torch.optim.Adam(net.parameters(), lr=1.0)
-
-        def look(x_BCHW: Tensor) -> tuple[Tensor, Tensor]:
-            return net(x_BCHW).argmax(dim=1), quarters(x_BCHW)
-
-        def loss(rows_B: Tensor, labels_B: Tensor) -> Tensor:
-            return nn.functional.cross_entropy(net(pixels.floats(rows_B)), labels_B)
-
-        events = [
-            mend(net, look, loss, pixels, NUDGE, 4, optimizer, batch_size=32, seed=seed) for seed in range(n_rounds)
-        ]
-        assert net.training or not events[-1]["mended"]
+        pupil = Pupil(lambda x: (net(x).argmax(dim=1), quarters(x)), pixels, NUDGE, net)
+        events = [regroup_and_teach(pupil, 4) for _ in range(n_rounds)]
+        assert net.training or not events[-1]["regrouped"]
         return net, events, net(pixels.floats(torch.arange(len(pixels)))).argmax(dim=1)
 
     def test_teaches_the_network(self) -> None:
-        _, events, labels = self.mended(3)
-        _, truth = kinds()
+        _, events, labels = self.taught(3)
+        _, truth = classes()
         assert same_partition(labels.numpy(), truth.numpy())
-        assert float(events[0]["mending_gain"]) > 0.1
-        assert 0 < float(events[0]["mending_moves"]) < 0.25
-        assert [event["mended"] for event in events] == [1, 0, 0]
+        assert float(events[0]["regrouping_gain"]) > 0.1
+        assert 0 < float(events[0]["regrouping_moves"]) < 0.25
+        assert [event["regrouped"] for event in events] == [1, 0, 0]
 
     def test_clusters_that_would_be_quite_others_are_left_alone(self) -> None:
         # All in one cluster: four new ones would move most images.
-        pixels, _ = kinds()
-
-        def look(x_BCHW: Tensor) -> tuple[Tensor, Tensor]:
-            return torch.zeros(len(x_BCHW), dtype=torch.long), quarters(x_BCHW)
-
-        event = mended_by(look, pixels, nn.Identity())
-        assert event["mended"] == 0
-        assert float(event["mending_gain"]) > 1
-        assert float(event["mending_moves"]) > 0.5
+        pixels, _ = classes()
+        pupil = Pupil(lambda x: (torch.zeros(len(x), dtype=torch.long), quarters(x)), pixels, NUDGE)
+        event = regroup_and_teach(pupil, 4)
+        assert event["regrouped"] == 0
+        assert float(event["regrouping_gain"]) > 1
+        assert float(event["regrouping_moves"]) > 0.5
 
     def test_repeats_itself(self) -> None:
-        first, second = (self.mended(2)[0].state_dict() for _ in range(2))
+        first, second = (self.taught(2)[0].state_dict() for _ in range(2))
         assert all(torch.equal(first[name], second[name]) for name in first)
 
-    def test_a_network_with_nothing_to_mend_is_left_alone(self) -> None:
-        pixels, _ = kinds()
+    def test_a_network_with_nothing_to_correct_is_left_alone(self) -> None:
+        pixels, _ = classes()
         net = Net()
         with torch.no_grad():
             net.read.weight.copy_(10 * torch.eye(4))
         before = net.read.weight.clone()
-
-        def look(x_BCHW: Tensor) -> tuple[Tensor, Tensor]:
-            return net(x_BCHW).argmax(dim=1), quarters(x_BCHW)
-
-        event = mended_by(look, pixels, net)
-        assert event["mended"] == 0
+        event = regroup_and_teach(Pupil(lambda x: (net(x).argmax(dim=1), quarters(x)), pixels, NUDGE, net), 4)
+        assert event["regrouped"] == 0
         assert torch.equal(net.read.weight, before)
+
+
+def test_due_whenever_a_multiple_is_reached_or_passed() -> None:
+    counts = [0, 3, 6, 9, 12, 15, 18, 20]
+    due = [done for before, done in itertools.pairwise(counts) if is_due(before, done, 20, 5)]
+    assert due == [6, 12, 15]  # 20 is for settling

@@ -31,14 +31,14 @@ from selfsort.improve.self_label import (
     select,
     sharpness_for,
     strong_policy,
-    train_from,
+    train,
 )
 from selfsort.methods.registry import METHODS
 from selfsort.metrics.external import accuracy
 from selfsort.runs.export.onnx import export_onnx
 from selfsort.runs.folder import RunFolder
 from selfsort.runs.model import load_model
-from selfsort.types import Assignment, Clustering, Images, NetworkModel, Snapshot, State
+from selfsort.types import Assignment, Clustering, FinishedRun, Images, NetworkModel, Snapshot, State
 
 CPU = torch.device("cpu")
 QUICK = SelfLabelConfig(n_clusters=4, epochs=4, warmup=2, batch_size=20, threshold=0.5, lr=0.05)
@@ -86,7 +86,7 @@ def blots(n: int = 60) -> tuple[Images, np.ndarray]:
 def snapshots(
     images: Images, config: SelfLabelConfig, resume: State | None = None, sharpness: float = 8.0
 ) -> Iterator[Snapshot]:
-    return train_from(BlotModel(sharpness), images, config, device=CPU, seed=0, resume=resume)
+    return train(FinishedRun("blots", BlotModel(sharpness)), images, config, device=CPU, seed=0, resume=resume)
 
 
 def result_of(images: Images, config: SelfLabelConfig, sharpness: float = 8.0) -> Clustering:
@@ -261,7 +261,7 @@ class TestTraining:
         assert isinstance(first, NetworkModel)
         name = "net.network.net.encoder.stem_norm.running_mean"
         config = SelfLabelConfig(n_clusters=3, epochs=1, warmup=1, batch_size=12, lr=1e-12, weight_decay=0.0)
-        *_, last = train_from(first, images, config, device=CPU, seed=0)
+        *_, last = train(FinishedRun("secu", first), images, config, device=CPU, seed=0)
         net = first.network().get_submodule("net")
         x = torch.from_numpy(images.pixels).permute(0, 3, 1, 2) / 255
         with torch.no_grad():
@@ -290,10 +290,10 @@ class TestTraining:
             model.apply(images, "top-1")
 
 
-class TestMending:
-    """A network that knows four kinds but says the same of two of them, and has an answer to spare."""
+class TestRegrouping:
+    """A network that knows four classes but says the same of two of them, and has an answer to spare."""
 
-    CONFIG = replace(QUICK, epochs=8, warmup=5, lr=0.5, mend=True, n_ops=0, cutout=0)
+    CONFIG = replace(QUICK, epochs=8, warmup=5, lr=0.5, regroup=True, n_ops=0, cutout=0)
 
     def model(self) -> BlotModel:
         model = BlotModel()
@@ -303,7 +303,7 @@ class TestMending:
 
     def snapshots(self, config: SelfLabelConfig, resume: State | None = None) -> Iterator[Snapshot]:
         images, _ = blots(400)
-        return train_from(self.model(), images, config, device=CPU, seed=0, resume=resume)
+        return train(FinishedRun("blots", self.model()), images, config, device=CPU, seed=0, resume=resume)
 
     def test_parts_what_was_joined(self) -> None:
         images, truth = blots(400)
@@ -313,12 +313,12 @@ class TestMending:
         assert result is not None
         assert accuracy(before, truth) < 0.8
         assert accuracy(result.labels, truth) > 0.9  # some are faint
-        assert ["mended" in snapshot.event for snapshot in taken] == [True] + [False] * 7
+        assert ["regrouped" in snapshot.event for snapshot in taken] == [True] + [False] * 7
         np.testing.assert_array_equal(result.extras["labels_before"], before)
 
     def test_off_by_default(self) -> None:
         _, truth = blots(400)
-        result = list(self.snapshots(replace(self.CONFIG, mend=False)))[-1].result
+        result = list(self.snapshots(replace(self.CONFIG, regroup=False)))[-1].result
         assert result is not None
         assert accuracy(result.labels, truth) < 0.8
 
@@ -347,15 +347,7 @@ class TestRuns:
     def refine(self, selfsort: Command, folder: Path, *words: object) -> dict[str, Any]:
         settings = ("--set", "epochs=2", "--set", "warmup=1", "--set", "batch_size=12")
         done = selfsort(
-            "fit",
-            folder / "shapes.npz",
-            "--self-label",
-            folder / "first",
-            *settings,
-            "--json",
-            "--device",
-            "cpu",
-            *words,
+            "refine", folder / "first", folder / "shapes.npz", *settings, "--json", "--device", "cpu", *words
         )
         assert done.code == 0, done.err
         found: dict[str, Any] = json.loads(done.out)
@@ -378,18 +370,36 @@ class TestRuns:
     def test_an_interrupted_one_goes_on(self, selfsort: Command, finished: Path) -> None:
         self.refine(selfsort, finished, "--out", "whole")
         settings = ("--set", "epochs=2", "--set", "warmup=1", "--set", "batch_size=12")
-        words = ("fit", finished / "shapes.npz", "--self-label", finished / "first", *settings, "--device", "cpu")
+        words = ("refine", finished / "first", finished / "shapes.npz", *settings, "--device", "cpu")
         assert selfsort(*words, "--out", "part", "--max-minutes", 0).code == 3
         assert selfsort("fit", "--resume", "part").code == 0
         np.testing.assert_array_equal(
             RunFolder.open("whole").result().features, RunFolder.open("part").result().features
         )
 
+    def test_the_old_command_says_what_it_is_called_now(self, selfsort: Command, finished: Path) -> None:
+        told = self.refine(selfsort, finished, "--out", "new")
+        settings = ("--set", "epochs=2", "--set", "warmup=1", "--set", "batch_size=12", "--set", "mend=off")
+        words = ("--self-label", finished / "first", *settings, "--device", "cpu", "--json", "--out", "old")
+        done = selfsort("fit", finished / "shapes.npz", *words)
+        assert done.code == 0, done.err
+        assert done.err.splitlines()[:2] == [
+            "--self-label RUN is now: selfsort refine RUN. It works here for one release.",
+            "mend is now regroup; old names work for one release.",
+        ]
+        assert json.loads(done.out)["clusters_found"] == told["clusters_found"]
+        np.testing.assert_array_equal(RunFolder.open("new").result().features, RunFolder.open("old").result().features)
+
+    def test_the_first_run_stays_as_it_is(self, selfsort: Command, finished: Path) -> None:
+        before = {path.name: path.read_bytes() for path in (finished / "first").iterdir() if path.is_file()}
+        self.refine(selfsort, finished, "--out", "third")
+        assert {path.name: path.read_bytes() for path in (finished / "first").iterdir() if path.is_file()} == before
+
     def test_what_does_not_go_together_is_refused(self, selfsort: Command, finished: Path, npz: Path) -> None:
         first, source = finished / "first", finished / "shapes.npz"
         for words, part in (
             ((source, "--self-label", first, "--method", "secu"), "--method and --start-from do not go with it"),
-            ((source, "--clusters", 3, "--method", "self-label"), "Use selfsort fit --self-label RUN."),
+            ((source, "--clusters", 3, "--method", "self-label"), "Use selfsort refine RUN --stage self-label."),
             ((source, "--start-from", first, "--method", "kmeans"), "kmeans cannot begin with a run of secu"),
             ((npz, "--self-label", first, "--size", 12), "the images have shape (12, 12, 1)"),
             (("--self-label", first), "the run's source settings cannot be used"),
@@ -397,12 +407,23 @@ class TestRuns:
             done = selfsort("fit", *words, "--device", "cpu", "--out", "never")
             assert (done.code, part in done.err) == (2, True), done.err
             assert not Path("never").exists()
+        wrong: tuple[tuple[tuple[object, ...], str], ...] = (
+            ((first, source, "--stage", "self-lable"), "Did you mean self-label?"),
+            ((first, source, "--set", "improve.starts=2"), "do not go with self-label"),
+            ((first, "--labels", source), "labels are read with SOURCE"),
+        )
+        for options, part in wrong:
+            done = selfsort("refine", *options, "--device", "cpu", "--out", "never")
+            assert (done.code, part in done.err) == (2, True), done.err
+            assert not Path("never").exists()
 
     def test_a_run_without_a_network_is_refused(self, selfsort: Command, finished: Path) -> None:
         source = finished / "shapes.npz"
         assert selfsort("fit", source, "--clusters", 3, "--method", "kmeans", "--out", "classic").code == 0
-        done = selfsort("fit", "--self-label", "classic", "--out", "never")
+        done = selfsort("refine", "classic", "--out", "never")
         assert "kmeans does not label images by a network alone" in done.err
+        assert done.code == 2
+        assert not Path("never").exists()
 
     def test_a_second_stage_of_secu(self, selfsort: Command, finished: Path) -> None:
         words = [f"--set={key}={value}" for key, value in {**TINY["secu"], "n_heads": 1, "lr": 1e-6}.items()]
@@ -425,13 +446,6 @@ def test_other_methods_can_be_refined_too(name: str, tmp_path: Path) -> None:
     model = load_model(RunFolder.open(tmp_path / "run"), CPU)
     assert isinstance(model, NetworkModel)
     config = SelfLabelConfig(n_clusters=3, epochs=1, warmup=1, batch_size=12)
-    *_, last = train_from(model, images, config, device=CPU, seed=0)
+    *_, last = train(FinishedRun(name, model), images, config, device=CPU, seed=0)
     assert last.result is not None
     assert last.result.soft.shape == (36, 3)
-
-
-def test_it_cannot_start_by_itself() -> None:
-    with pytest.raises(InvalidInput, match="Use selfsort fit --self-label RUN"):
-        self_label.train(blots()[0], QUICK, device=CPU, seed=0)
-    with pytest.raises(InvalidInput, match="without the run it came from"):
-        self_label.restore(QUICK, State(), device=CPU)

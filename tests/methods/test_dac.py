@@ -16,7 +16,7 @@ from torch import Tensor
 
 from selfsort.augment.policy import Affine, ChannelShift, Flip
 from selfsort.errors import InvalidInput
-from selfsort.improve import regroup as mending
+from selfsort.improve.around import ImproveConfig
 from selfsort.methods import dac
 from selfsort.methods.dac import (
     DACConfig,
@@ -276,7 +276,7 @@ class TestViews:
         assert view_policy(config, 1) == (moved, ChannelShift(amount=0.05))
         assert view_policy(config, 3) == (moved, ChannelShift(amount=0.05), Flip())
         assert view_policy(replace(config, flip="on"), 1)[-1] == Flip()
-        assert view_policy(replace(config, flip="off", rotate=0, shift=0, zoom=0, channel_shift=0), 3) == ()
+        assert view_policy(replace(config, flip="off", rotate=0, translate=0, zoom=0, channel_shift=0), 3) == ()
 
     def test_parts_are_even(self) -> None:
         assert [len(part) for part in dac.evenly(torch.arange(1033), 128)] == [130] + [129] * 7
@@ -384,89 +384,6 @@ class TestTraining:
         assert "--set entropy_weight=5" in advice
 
 
-class TestSchedule:
-    @pytest.mark.parametrize(("schedule", "expected"), [("constant", 0.001), ("cosine", 0.0005)])
-    def test_the_rate_may_fall(
-        self, pictures: Images, schedule: Literal["constant", "cosine"], expected: float
-    ) -> None:
-        run = dac._Run(pictures, replace(QUICK, schedule=schedule), CPU, seed=0)
-        run.epoch = 1  # of two
-        run.learn_pool(run.order[:20], Thresholds(0.95, 0.45))
-        assert run.optimizer.param_groups[0]["lr"] == pytest.approx(expected)
-
-
-class TestStarts:
-    CONFIG = replace(QUICK, starts=3, start_pools=2)
-
-    def test_the_steadiest_goes_on(self, pictures: Images) -> None:
-        taken = list(snapshots(pictures, self.CONFIG))
-        steady = [float(snapshot.event["steadiness"]) for snapshot in taken if "steadiness" in snapshot.event]
-        assert len(steady) == 3
-        assert taken[-1].event["start"] == 1 + int(np.argmax(steady))
-        # A start of start_pools pools has a snapshot before them.
-        assert [snapshot.step for snapshot in taken] == list(range(1, 2 * 3 + 7 + 1))
-
-    def test_from_every_snapshot(self, pictures: Images) -> None:
-        taken = [(snapshot, snapshot.state()) for snapshot in snapshots(pictures, self.CONFIG)]
-        last = taken[-1][0].result
-        assert last is not None
-        for _, state in taken[:-1]:
-            *_, again = snapshots(pictures, self.CONFIG, resume=state)
-            assert again.result is not None
-            np.testing.assert_array_equal(again.result.soft, last.soft)
-
-    def test_the_first_start_is_the_run_without_others(self, pictures: Images) -> None:
-        alone, among = list(snapshots(pictures, QUICK)), list(snapshots(pictures, self.CONFIG))
-        for one, other in zip(alone[:3], among[:3], strict=True):
-            np.testing.assert_array_equal(one.labels, other.labels)
-            assert one.event.get("loss") == other.event.get("loss")
-
-
-class TestMending:
-    CONFIG = replace(QUICK, mend_every=1, epochs=3)
-
-    @pytest.fixture(autouse=True)
-    def small(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Sixty pictures are few for pieces of clusters."""
-        monkeypatch.setattr(mending, "_SMALLEST", 4)
-        monkeypatch.setattr(mending, "_MOST_MOVED", 1.0)
-
-    def test_from_every_snapshot(self, pictures: Images) -> None:
-        taken = [(snapshot, snapshot.state()) for snapshot in snapshots(pictures, self.CONFIG)]
-        last = taken[-1][0].result
-        assert last is not None
-        assert sum(int(snapshot.event.get("mended", 0)) for snapshot, _ in taken) > 0
-        for _, state in taken[:-1]:
-            *_, again = snapshots(pictures, self.CONFIG, resume=state)
-            assert again.result is not None
-            np.testing.assert_array_equal(again.result.soft, last.soft)
-
-    def test_the_end_is_for_settling(self, pictures: Images) -> None:
-        looked = ["mended" in snapshot.event for snapshot in snapshots(pictures, self.CONFIG)]
-        assert looked == [False] + [True] * 7 + [False] * 2
-
-    def test_off_by_default(self, pictures: Images) -> None:
-        assert not any("mended" in snapshot.event for snapshot in snapshots(pictures, QUICK))
-
-    def test_parts_what_was_joined(self, pictures: Images) -> None:
-        """A network that knows the four kinds but was made to say the same of two of them learns to part them."""
-        truth = textures()[1]
-        run = dac._Run(pictures, replace(QUICK, width=16, lr=0.003), CPU, seed=0)
-        before = torch.from_numpy(np.where(truth == 3, 2, truth))
-        for _ in range(30):
-            run.optimizer.zero_grad()
-            torch.nn.functional.cross_entropy(run.net(run.pixels.floats(torch.arange(60))), before).backward()  # type: ignore[no-untyped-call]
-            run.optimizer.step()
-        run.evaluate()
-        assert accuracy(run.labels, truth) == pytest.approx(0.75, abs=0.02)
-        for _ in range(8):
-            event = run.mend()
-            run.step += 1
-        run.evaluate()
-        assert accuracy(run.labels, truth) > 0.95
-        assert event["mended"] == 0
-
-
 class TestModel:
     def test_layers(self, pictures: Images) -> None:
         model = restore(QUICK, result_of(pictures, QUICK).model, device=CPU)
@@ -490,16 +407,15 @@ class TestModel:
 
 
 class TestReport:
-    @pytest.mark.parametrize("config", [QUICK, TestStarts.CONFIG], ids=["one start", "three starts"])
-    def test_thresholds_pairs_and_circle_are_drawn_from_what_a_run_keeps(
-        self, tmp_path: Path, config: DACConfig
-    ) -> None:
+    @pytest.mark.parametrize("starts", [1, 3])
+    def test_thresholds_pairs_and_circle_are_drawn_from_what_a_run_keeps(self, tmp_path: Path, starts: int) -> None:
         images, truth = textures()
         folder = RunFolder.create(
-            tmp_path / "run", {"method": "dac", "settings": config.to_json(), "seed": 0, "image": {}, "source": {}}
+            tmp_path / "run", {"method": "dac", "settings": QUICK.to_json(), "seed": 0, "image": {}, "source": {}}
         )
         folder.save_truth(truth, None)
-        Fit(images, dac.METHOD, config, CPU, truth=truth, folder=folder).run()
+        improve = ImproveConfig(starts=starts, start_length=2)
+        Fit(images, dac.METHOD, QUICK, CPU, truth=truth, folder=folder, improve=improve).run()
         run = read_run(folder.path)
         assert len(run.stages) == 3  # the start and two epochs, of one network
         trace = threshold_trace(run)

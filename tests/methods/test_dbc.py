@@ -63,7 +63,7 @@ class TestSettings:
         config, dec = DBCConfig(n_clusters=10), DECConfig(n_clusters=10)
         assert (config.alpha, config.v, config.n_j, config.rec_weight) == (2.0, 1.0, "boosted", 0.0)
         assert (dec.alpha, dec.v, dec.n_j, dec.arch) == (2.0, 1.0, "soft", "dense")
-        assert (config.noise, config.rotate, config.translate, config.feature_scale) == (0.0, 0.0, 0.0, 1.0)
+        assert (config.rotate, config.translate) == (0.0, 0.0)
 
     @pytest.mark.parametrize(
         ("wrong", "message"),
@@ -71,7 +71,6 @@ class TestSettings:
             ({"alpha": 0.0}, "alpha must be positive; got 0.0"),
             ({"batch_size": 1}, "batch_size must be at least 2, for batch normalisation; got 1"),
             ({"stop": -0.1}, "stop must be at least 0"),
-            ({"noise": 1.0}, "noise must be at least 0 and below 1"),
             ({"rotate": -1.0}, "rotate must be at least 0"),
             ({"still_share": 1.5}, "still_share must be between 0 and 1"),
             ({"zoom": 1.0}, "zoom must be at least 0 and below 1"),
@@ -292,8 +291,6 @@ class TestTraining:
             {"ae_init": "half"},
             {"freeze_bn": False},
             {"rec_weight": 0.1},
-            {"feature_scale": 0.3},
-            {"noise": 0.2},
             {"rotate": 5.0, "translate": 0.05},
             {"rotate": 5.0, "translate": 0.05, "zoom": 0.05, "restore": True, "still_share": 0.4},
             {"arch": "usps", "v": 2.0},
@@ -400,7 +397,7 @@ class TestHistory:
 class TestResume:
     @pytest.mark.parametrize(
         "config",
-        [QUICK_FCAE, replace(QUICK, lr=0.01, rotate=5.0, noise=0.1), replace(QUICK, rec_weight=0.1, freeze_bn=False)],
+        [QUICK_FCAE, replace(QUICK, lr=0.01, rotate=5.0), replace(QUICK, rec_weight=0.1, freeze_bn=False)],
         ids=["fcae", "turned and noisy", "reconstruction"],
     )
     def test_from_every_snapshot(self, pictures: Images, config: FCAEConfig) -> None:

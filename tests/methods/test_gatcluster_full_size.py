@@ -48,7 +48,7 @@ class TestFullSize:
     def test_layers_map_and_number_of_parameters(self, name: str) -> None:
         config, shape = full_size(name)
         layers, map_side = PUBLISHED[name]
-        k, n_in, side, expected = config.n_clusters, 1 if config.grey else 3, shape[0], 0
+        k, n_in, side, expected = config.n_clusters, 1 if config.gray else 3, shape[0], 0
         for word in layers.split():
             if word == "P":
                 side //= 2

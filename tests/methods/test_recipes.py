@@ -3,9 +3,11 @@ from __future__ import annotations
 import pytest
 
 from selfsort.errors import InvalidInput
+from selfsort.improve.around import ImproveConfig
 from selfsort.methods import recipes
 from selfsort.methods.recipes import RECIPES, Recipe, choose_recipe, recipes_of
-from selfsort.methods.registry import find_method
+from selfsort.runs.model import find_kind
+from selfsort.runs.renamed import split
 
 PUBLISHED = Recipe("mnist", "toy", {"epochs": 9}, "Table 1", image_shape=(28, 28, 1))
 SMALL = Recipe("cpu", "toy", {"epochs": 2}, "ours", is_cpu_sized=True)
@@ -54,7 +56,11 @@ def test_an_unknown_recipe_is_refused_with_the_known_ones() -> None:
 
 def test_shipped_recipes_make_valid_settings_and_name_their_source() -> None:
     for recipe in RECIPES:
-        find_method(recipe.method).config.from_json({"n_clusters": 10, **recipe.settings})
+        own, around = split(recipe.settings)
+        kind = find_kind(recipe.method)
+        kind.config.from_json({"n_clusters": 10, **own})
+        ImproveConfig.from_json(around)
+        assert not around or getattr(kind, "improvable", None) is not None
         assert recipe.source != Recipe("x", "y").source
         assert recipe.name not in ("auto", "default")
     names = [(recipe.method, recipe.name) for recipe in RECIPES]

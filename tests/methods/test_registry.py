@@ -1,10 +1,14 @@
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
-import torch
+from tests import foreign
 
 from selfsort.errors import InvalidInput
-from selfsort.methods.registry import METHODS, find_method, make_config
+from selfsort.methods.registry import METHODS, find_method
 
 
 def test_names_are_keys() -> None:
@@ -16,10 +20,17 @@ def test_a_near_miss_is_named() -> None:
         find_method("k-means")
 
 
-def test_settings_beat_the_recipe_and_unknown_ones_name_the_nearest() -> None:
-    kmeans = find_method("kmeans")
-    config, choice = make_config(kmeans, 4, {"n_restarts": 2}, shape=(8, 8, 1), device=torch.device("cpu"))
-    assert config.to_json() == {"n_clusters": 4, "centre": "no", "n_restarts": 2, "max_iterations": 0}
-    assert choice.reason.startswith("chosen")
-    with pytest.raises(InvalidInput, match=r"got 'n_restart'. Did you mean n_restarts\?"):
-        make_config(kmeans, 4, {"n_restart": 2}, shape=(8, 8, 1), device=torch.device("cpu"))
+def test_a_method_is_imported_when_it_is_asked_for() -> None:
+    code = (
+        "import sys\nfrom selfsort.methods.registry import find_method\nassert 'torch' not in sys.modules\n"
+        "find_method('kmeans')\nprint([m for m in sys.modules if m.startswith('selfsort.methods.')])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "['selfsort.methods.registry']"
+
+
+def test_methods_of_other_packages_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    foreign.install(tmp_path, monkeypatch)
+    assert find_method("foreign-means").summary == "k-means of others"
+    with pytest.raises(InvalidInput, match="Did you mean foreign-means"):
+        find_method("foreign-mean")

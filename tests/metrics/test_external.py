@@ -91,6 +91,18 @@ class TestMatchClusters:
         n_right = sum(matched.get(p) == t for p, t in zip(predicted, truth, strict=True))
         assert accuracy(predicted, truth) == n_right / len(truth)
 
+    @quick
+    @given(labellings())
+    def test_without_the_full_table_as_many_images_agree(self, pair: tuple[list[int], list[int]]) -> None:
+        predicted, truth = pair
+        expected = accuracy(predicted, truth)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(external, "_QUICK_CELLS", 0)
+            matched = match_clusters(predicted, truth)
+            assert accuracy(predicted, truth) == expected
+        assert len(matched) == len(set(matched.values())) == min(len(set(predicted)), len(set(truth)))
+        assert sum(matched.get(p) == t for p, t in zip(predicted, truth, strict=True)) / len(truth) == expected
+
 
 class TestContingency:
     def test_by_hand(self) -> None:

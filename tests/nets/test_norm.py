@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from selfsort.nets.norm import Standardise, batch_statistics, even_light, refresh_statistics
+from selfsort.nets.norm import Standardise, batch_statistics, refresh_statistics, standardised
 
 
 def network() -> nn.Module:
@@ -21,14 +21,14 @@ class TestStandardise:
 class TestEvenLight:
     def test_by_hand(self) -> None:
         # Mean 0.3 and deviation 0.1: 0.5 -+ 0.19 * 0.1 / 0.13.
-        found = even_light(torch.tensor([[[[0.2, 0.4], [0.2, 0.4]]], [[[0.7, 0.7], [0.7, 0.7]]]]))
+        found = standardised(torch.tensor([[[[0.2, 0.4], [0.2, 0.4]]], [[[0.7, 0.7], [0.7, 0.7]]]]))
         torch.testing.assert_close(found[0, 0, 0], torch.tensor([0.5 - 0.019 / 0.13, 0.5 + 0.019 / 0.13]))
         torch.testing.assert_close(found[1], torch.full((1, 2, 2), 0.5))
 
     def test_it_stays_within_bounds(self) -> None:
         x = torch.zeros(1, 3, 8, 8)
         x[0, :, 4, 4] = 1
-        found = even_light(x)
+        found = standardised(x)
         assert float(found.max()) == 1
         assert float(found.min()) > 0.4
 

@@ -16,7 +16,7 @@ from selfsort.runs.folder import RunFolder
 def read_all(path: Path) -> None:
     run = read_run(path)
     run.features(np.arange(3))
-    run.soft()
+    run.soft(np.arange(3))
 
 
 def test_a_run_is_read_as_it_was_written(tmp_path: Path) -> None:

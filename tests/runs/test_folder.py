@@ -7,6 +7,7 @@ import errno
 import io
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.tiny_run import CONFIG, NAMES, RESULT, SOFT, files_of, fill, read_everything
 
+import selfsort.runs.folder
 from selfsort.errors import CannotWrite, InvalidInput, MissingData
 from selfsort.runs.folder import FORMAT, RunFolder, Thumbnails, label_csv, write_whole
 from selfsort.types import State
@@ -108,7 +110,7 @@ def test_names_that_are_not_utf8_keep_their_bytes(tmp_path: Path) -> None:
 
 
 def test_a_stored_run_of_format_1_stays_readable() -> None:
-    stored = RunFolder.open(Path(__file__).parent / "golden" / "tiny-run")
+    stored = RunFolder.open(Path(__file__).parents[1] / "golden" / "tiny-run")
     assert stored.config["format"] == 1
     assert stored.config["method"] == "kmeans"
     read_everything(stored.path)
@@ -284,6 +286,86 @@ def test_of_two_runs_that_start_at_once_one_gets_the_folder(tmp_path: Path, monk
     assert RunFolder.open(tmp_path / "run").config["method"] == "kmeans"
 
 
+class Killed(BaseException):
+    pass
+
+
+@pytest.fixture
+def half_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder as a kill before config.json leaves it: nothing was taken back."""
+    with monkeypatch.context() as patch:
+        patch.setattr(RunFolder, "discard", lambda run: None)
+        with suppress(Killed), RunFolder.creating(tmp_path / "run", CONFIG) as run:
+            run.write_json("ingest.json", {})
+            run.write_json("features_from/config.json", {})
+            run.save_truth(np.arange(3), None)
+            (run.path / "features_from" / ".0123456789abcdef.part").write_text("half of something")
+            raise Killed
+    assert len(files_of(tmp_path / "run")) == 5
+    return tmp_path / "run"
+
+
+def test_a_killed_start_can_be_started_again(half_begun: Path) -> None:
+    with pytest.raises(MissingData, match=r"has no config.json.* It was stopped before it began: start it again"):
+        RunFolder.open(half_begun)
+    RunFolder.refuse_occupied(half_begun)
+    run = RunFolder.create(half_begun, CONFIG)
+    # Labels of the start that was killed may be others than those of this one.
+    assert list(files_of(run.path)) == ["config.json"]
+    assert [entry.name for entry in run.path.iterdir()] == ["config.json"]
+
+
+@pytest.mark.parametrize("name", ["thesis.txt", "features_from/thesis.txt", "config.json", "empty/"])
+def test_a_killed_start_among_other_files_is_left_alone(half_begun: Path, name: str) -> None:
+    if name.endswith("/"):
+        (half_begun / name).mkdir()
+    else:
+        (half_begun / name).write_text("all of it")
+    before = files_of(half_begun)
+    with pytest.raises(InvalidInput, match="It must be new or empty"):
+        RunFolder.create(half_begun, CONFIG)
+    assert files_of(half_begun) == before
+    assert (half_begun / name).exists()
+
+
+@pytest.mark.parametrize("name", [".starting", "features_from", "ingest.json"])
+def test_a_killed_start_with_a_link_in_it_deletes_nothing(half_begun: Path, tmp_path: Path, name: str) -> None:
+    """A stranger's list of names must not reach outside of the folder."""
+    outside = tmp_path / "outside"
+    moved = (half_begun / name).rename(outside)
+    (half_begun / name).symlink_to(moved)
+    before = files_of(tmp_path)
+    with pytest.raises(InvalidInput, match="It must be new or empty"):
+        RunFolder.create(half_begun, CONFIG)
+    assert files_of(tmp_path) == before
+
+
+def test_two_processes_do_not_start_in_one_folder(half_begun: Path) -> None:
+    with RunFolder.creating(half_begun, CONFIG) as run:
+        run.write_json("ingest.json", {})
+        with pytest.raises(InvalidInput, match="another process is working on"):
+            RunFolder.create(half_begun, {"method": "late"})
+        assert (half_begun / "ingest.json").exists()
+    assert RunFolder.open(half_begun).config["method"] == "kmeans"
+
+
+def test_of_two_runs_in_an_empty_folder_the_second_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look = RunFolder.refuse_occupied
+
+    def late(path: Path) -> None:
+        look(path)
+        monkeypatch.undo()
+        RunFolder.create(path, CONFIG)
+
+    monkeypatch.setattr(RunFolder, "refuse_occupied", late)
+    with pytest.raises(InvalidInput, match="holds a run already"):
+        RunFolder.create(tmp_path, {"method": "late"})
+    assert RunFolder.open(tmp_path).config["method"] == "kmeans"
+    assert list(files_of(tmp_path)) == ["config.json"]
+
+
 # --- resuming ------------------------------------------------------------------------------------------------
 
 
@@ -329,11 +411,49 @@ def test_the_state_to_go_on_from_is_replaced_as_a_whole(tmp_path: Path) -> None:
 def test_finishing_sweeps_up_what_kills_have_left(tmp_path: Path) -> None:
     run = RunFolder.create(tmp_path / "run", CONFIG)
     run.save_history(1, {"labels": RESULT.labels})
-    for left in (".0123.part", "history/.4567.part"):
+    for left in (".0123456789abcdef.part", "history/.fedcba9876543210.part"):
         (run.path / left).write_text("half of something")
     fill(run)
     assert not list(run.path.rglob(".*"))
     assert not (run.path / "resume").exists()
+
+
+def test_finishing_leaves_what_is_not_ours(tmp_path: Path) -> None:
+    run = RunFolder.create(tmp_path / "run", CONFIG)
+    (run.path / "resume").mkdir()
+    theirs = (".download.part", "resume/notes.txt", "history.txt")
+    for name in theirs:
+        (run.path / name).write_text("mine")
+    fill(run)
+    assert {name: content for name, content in files_of(run.path).items() if content == b"mine"}.keys() == {*theirs}
+    assert list(files_of(run.path / "resume")) == ["notes.txt"]
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_new_run_is_taken_back_without_what_others_have_put_there(tmp_path: Path, is_there: bool) -> None:
+    path = tmp_path / "run"
+    if is_there:
+        path.mkdir()
+    run = RunFolder.create(path, CONFIG)
+    with run.held():
+        run.save_history(1, {"labels": RESULT.labels})
+        run.append_event({"step": 1})
+        (path / "thesis.txt").write_text("all of it")
+        run.discard()
+    assert files_of(path) == {"thesis.txt": b"all of it"}
+    assert [entry.name for entry in path.iterdir()] == ["thesis.txt"]
+    (path / "thesis.txt").unlink()
+    run.discard()
+    assert path.exists() == is_there
+
+
+def test_a_run_that_was_there_before_is_never_taken_back(tmp_path: Path) -> None:
+    opened = RunFolder.open(RunFolder.create(tmp_path / "run", CONFIG).path)
+    with opened.held():
+        opened.append_event({"step": 1})
+        before = files_of(opened.path)
+        opened.discard()
+    assert files_of(opened.path) == before
 
 
 def test_only_one_process_works_on_a_run(tmp_path: Path) -> None:
@@ -342,3 +462,33 @@ def test_only_one_process_works_on_a_run(tmp_path: Path) -> None:
         RunFolder.open(run.path).held().__enter__()
     with RunFolder.open(run.path).held():
         pass  # let go: the next one gets it
+
+
+def test_a_run_that_another_process_has_finished_meanwhile_is_refused(run: RunFolder, tmp_path: Path) -> None:
+    before = files_of(run.path)
+    with pytest.raises(InvalidInput, match=r"is finished already. Expected an unfinished run. See it with"):
+        run.held().__enter__()
+    assert files_of(run.path) == before
+    assert not (run.path / "resume").exists()
+
+
+def test_a_lock_that_was_removed_keeps_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another process took its new run back between our opening of the lock and our taking it."""
+    run, late = RunFolder.create(tmp_path / "run", CONFIG), selfsort.runs.folder._lock
+
+    def removed(file: Any) -> bool:
+        run.discard()
+        (run.path / "resume" / "lock").unlink()
+        return late(file)
+
+    monkeypatch.setattr("selfsort.runs.folder._lock", removed)
+    with pytest.raises(InvalidInput, match="another process is working on"):
+        RunFolder.open(run.path).held().__enter__()
+
+
+def test_names_are_brought_to_the_disk_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[int] = []
+    monkeypatch.setattr("os.fsync", lambda handle: synced.append(os.fstat(handle).st_ino))
+    file = tmp_path / "a" / "b" / "file"
+    write_whole(file, lambda opened: opened.write(b"x"))
+    assert synced == [path.stat().st_ino for path in (tmp_path / "a", tmp_path, file, file.parent)]

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from tests.tiny_run import files_of
 from tests.toy import TOY
 
@@ -22,7 +23,7 @@ from selfsort.runs.launch import Request, resume, start
 
 @pytest.fixture(autouse=True)
 def _toy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setitem(registry.METHODS, "toy", TOY)
+    monkeypatch.setitem(registry.OWN, "toy", TOY)
     monkeypatch.chdir(tmp_path)
 
 
@@ -140,7 +141,7 @@ class TestStart:
                 start(request_for(npz), tmp_path / "run")
             assert not (tmp_path / "run").exists()
         monkeypatch.undo()
-        monkeypatch.setitem(registry.METHODS, "toy", TOY)
+        monkeypatch.setitem(registry.OWN, "toy", TOY)
         assert len(files_of(start(request_for(npz), tmp_path / "run").folder.path)) == 3
 
 
@@ -194,6 +195,66 @@ class TestResume:
         start(request_for(npz), tmp_path / "run").fit.run()
         with pytest.raises(InvalidInput, match=r"is finished already. Expected an unfinished run. See it with"):
             resume(tmp_path / "run")
+
+    def test_a_damaged_state_is_refused_and_nothing_deleted(self, npz: Path, tmp_path: Path) -> None:
+        """Also when nothing was logged yet, so that the run looks as if its images had been refused at the start."""
+        folder = start(request_for(npz), tmp_path / "run").folder
+        (folder.path / "resume").mkdir()
+        for name in ("thesis.txt", "resume/state.safetensors"):
+            (folder.path / name).write_text("all of it")
+        before = files_of(folder.path)
+        with pytest.raises(InvalidInput, match=r"state.safetensors cannot be used .* restore it"):
+            resume(folder.path).fit.run()
+        assert files_of(folder.path) == before | {"resume/lock": b""}
+
+    @pytest.mark.parametrize("is_resumed", [True, False])
+    def test_images_refused_by_the_method_take_only_a_new_run_away(
+        self, npz: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_resumed: bool
+    ) -> None:
+        def refuse(*arguments: Any, **options: Any) -> Iterator[Any]:
+            raise InvalidInput("these images are too dull.")
+
+        monkeypatch.setitem(registry.METHODS, "toy", replace(TOY, train=refuse))
+        ready = start(request_for(npz), tmp_path / "run")
+        (tmp_path / "run" / "thesis.txt").write_text("all of it")
+        before = files_of(tmp_path / "run")
+        with pytest.raises(InvalidInput, match="too dull"):
+            (resume(tmp_path / "run") if is_resumed else ready).fit.run()
+        kept = before | {"resume/lock": b"", "events.jsonl": b""} if is_resumed else {"thesis.txt": b"all of it"}
+        assert files_of(tmp_path / "run") == kept
+
+    def test_a_run_finished_by_another_process_while_the_source_was_read(self, npz: Path, tmp_path: Path) -> None:
+        start(request_for(npz), tmp_path / "run")
+        late = resume(tmp_path / "run")
+        resume(tmp_path / "run").fit.run()
+        before = files_of(tmp_path / "run")
+        with pytest.raises(InvalidInput, match="is finished already"):
+            late.fit.run()
+        assert files_of(tmp_path / "run") == before
+
+    def test_it_computes_with_as_many_threads_as_before(
+        self, npz: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        threads = torch.get_num_threads()
+        folder = start(request_for(npz), tmp_path / "run").folder
+        assert resume(folder.path).notes == ()
+        folder.write_json("config.json", {**folder.config, "threads": threads + 1})
+        limits: list[int] = []
+        monkeypatch.setattr(session, "threadpool_limits", limits.append)
+        try:
+            (remark,) = resume(folder.path).notes
+            assert torch.get_num_threads() == threads + 1
+        finally:
+            torch.set_num_threads(threads)
+        assert limits == [threads + 1]
+        assert remark.startswith(f"threads: {threads + 1}, as the run was started with, and not {threads}, as")
+
+    @pytest.mark.parametrize("threads", [0, -1, 10**6, 10**30, "2", None, True, 1.5])
+    def test_threads_that_cannot_be_are_refused(self, npz: Path, tmp_path: Path, threads: object) -> None:
+        folder = start(request_for(npz), tmp_path / "run").folder
+        folder.write_json("config.json", {**folder.config, "threads": threads})
+        with pytest.raises(InvalidInput, match="threads"):
+            resume(folder.path)
 
     def test_other_pixels_are_refused(self, npz: Path, tmp_path: Path) -> None:
         start(request_for(npz), tmp_path / "run")

@@ -168,6 +168,14 @@ def test_thumbnails_keep_the_surest_mistakes() -> None:
     assert {7, 61} <= set(pick_thumbnails(images, result, truth, per_kind=1, spread=2).rows.tolist())
 
 
+@pytest.mark.parametrize(("height", "width"), [(1, 66), (66, 1), (5000, 1), (1, 10_000), (2, 20_000), (100, 10_000)])
+def test_shrinking_leaves_something_of_a_thin_picture(height: int, width: int) -> None:
+    small = shrink(np.full((2, height, width, 1), 9, np.uint8))
+    assert max(small.shape[1:3]) <= 64
+    assert min(small.shape[1:3]) >= 1
+    assert (small == 9).all()
+
+
 def test_shrinking_averages_blocks() -> None:
     pixels = np.array([[0, 10], [20, 30]], dtype=np.uint8).repeat(2, axis=0)[None, :, :, None]
     np.testing.assert_array_equal(shrink(pixels, side=2)[0, :, 0, 0], [5, 25])

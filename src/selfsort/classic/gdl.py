@@ -52,7 +52,7 @@ class GDLConfig(Config):
         "exact", "how affinities to a merged cluster are found", "paper; exact is ours"
     )
     alpha: float = setting(0.0, "constant of update=approx_alpha; useful from -0.2 to 0.1", "paper")
-    start: Literal["knn", "kmeans"] = setting(
+    init: Literal["knn", "kmeans"] = setting(
         "knn", "first clusters: nearest-neighbour chains, or k-means(N/4)", "paper"
     )
     structure_weight: float = setting(0.0, "lambda, weight of JULE's local structure term; 0 is plain GDL", "paper")
@@ -103,7 +103,7 @@ def short_graph_note(neighbours: Neighbours) -> tuple[str, ...]:
 def cluster(features: F32, config: GDLConfig, *, seed: int, device: torch.device) -> Partition:
     """Build the graph, merge down to K."""
     neighbours = find_neighbours(features, config.K_s, device=device, exact_limit=config.exact_search_limit or None)
-    first = first_clusters(features, neighbours, config.start, seed)
+    first = first_clusters(features, neighbours, config.init, seed)
     merged = agglomerate(
         digraph(neighbours, config.graph, config.a, config.doubling),
         first,

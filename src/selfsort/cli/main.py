@@ -14,7 +14,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -39,8 +39,25 @@ class _Commands(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
-        except KeyboardInterrupt:
-            raise Interrupted("interrupted; nothing is lost. Run the same command again to do all of it.") from None
+        except (KeyboardInterrupt, Interrupted) as stop:
+            # Here and not where it was caught first: a second Ctrl-C on the way out must not change the advice.
+            raise Interrupted(_advice(str(stop), ctx.meta.get(_RUN))) from None
+
+
+_RUN = "selfsort.runs.folder"
+"""Under this key a command that has begun a run says so, for the advice after an interruption."""
+
+
+def _advice(reason: str, run: RunFolder | None) -> str:
+    if run is None:
+        return reason or "interrupted; nothing is lost. Run the same command again to do all of it."
+    if run.is_finished:
+        return f"{reason or 'interrupted.'} The run is finished: {run.path}"
+    return f"{reason or 'interrupted.'} {_way_on(run)}"
+
+
+def _way_on(run: RunFolder) -> str:
+    return f"Continue with: selfsort fit --resume {shlex.quote(str(run.path))}"
 
 
 app = typer.Typer(
@@ -123,7 +140,7 @@ def fit(
         str | None, typer.Option(help="Cluster the features of another run (RUN or RUN:layer) in place of pixels.")
     ] = None,
     self_label: Annotated[
-        Path | None, typer.Option(help="Refine this finished run by its own confident answers.", show_default=False)
+        Path | None, typer.Option(help="The same as: selfsort refine RUN.", show_default=False)
     ] = None,
     start_from: Annotated[
         Path | None, typer.Option(help="Begin with the network of this finished run.", show_default=False)
@@ -146,6 +163,8 @@ def fit(
             _refuse_changes(context)
             session = sessions.resume(resume, source=source, device=None if device == "auto" else device)
         else:
+            if self_label is not None and _is_main():
+                _say_aside("--self-label RUN is now: selfsort refine RUN. It works here for one release.")
             earlier = _earlier_run(self_label, start_from, method)
             reading = None
             if source is not None:
@@ -169,7 +188,8 @@ def fit(
             request = sessions.Request(
                 reading=reading,
                 clusters=sessions.parse_clusters(clusters),
-                method="self-label" if self_label is not None else method or DEFAULT_METHOD,
+                method=method or DEFAULT_METHOD,
+                stage=None if self_label is None else "self-label",
                 recipe=recipe,
                 settings=tuple(set_ or ()),
                 seed=seed,
@@ -178,7 +198,53 @@ def fit(
                 device=device,
             )
             session = sessions.start(request, out)
-        _fit_and_tell(session, max_minutes, json_)
+        _fit_and_tell(context, session, max_minutes, json_)
+
+
+@app.command()
+def refine(
+    context: typer.Context,
+    run: RunArgument,
+    source: Annotated[
+        str | None, typer.Argument(help="Other images in the same form; default: those of the run.", show_default=False)
+    ] = None,
+    stage: Annotated[str, typer.Option(help="What to do with it; `selfsort methods` lists the stages.")] = "self-label",
+    recipe: Annotated[str, typer.Option(help="A named set of settings; auto fits it to the machine.")] = "auto",
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="One of the stage's settings.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Decides every random draw.")] = 0,
+    labels: LabelsOption = None,
+    labels_from_folders: Annotated[
+        bool, typer.Option("--labels-from-folders", help="Score against the names of the subfolders.")
+    ] = False,
+    device: DeviceOption = "auto",
+    out: Annotated[Path | None, typer.Option("--out", help="Run folder to write.", show_default=False)] = None,
+    max_minutes: Annotated[float | None, typer.Option(min=0, help="Stop after this long; resumable.")] = None,
+    json_: JsonOption = False,
+) -> None:
+    """Go on from a finished run: a second stage makes a new run of it. The first one stays as it is."""
+    from selfsort.data.options import Reading
+    from selfsort.runs import launch as sessions
+
+    with _job(device), _progress_bars():
+        earlier = sessions.open_finished(run)
+        given = None
+        if source is not None:
+            given = Reading(path=source, labels=labels, labels_from_folders=labels_from_folders)
+        elif labels is not None or labels_from_folders:
+            raise InvalidInput("labels are read with SOURCE, and there is none. Expected both. Name the images too.")
+        request = sessions.Request(
+            reading=sessions.reading_like(earlier, given),
+            clusters=earlier.n_clusters,
+            stage=stage,
+            recipe=recipe,
+            settings=tuple(set_ or ()),
+            seed=seed,
+            start_from=earlier,
+            device=device,
+        )
+        _fit_and_tell(context, sessions.start(request, out), max_minutes, json_)
 
 
 def _earlier_run(self_label: Path | None, start_from: Path | None, method: str | None) -> RunFolder | None:
@@ -206,24 +272,24 @@ def _refuse_changes(context: typer.Context) -> None:
             )
 
 
-def _fit_and_tell(session: Session, max_minutes: float | None, as_json: bool) -> None:
+def _fit_and_tell(context: typer.Context, session: Session, max_minutes: float | None, as_json: bool) -> None:
     from selfsort.runs.launch import summary
 
+    context.meta[_RUN] = session.folder
     session.fit.max_seconds = None if max_minutes is None else max_minutes * 60
     say = _say_aside if as_json and _is_main() else _say
+    for note in session.notes if _is_main() else ():
+        _say_aside(note)
     skipped = len(session.dataset.ingest.get("skipped", ()))
     say(
         f"{len(session.dataset.images)} images"
         + (f" ({skipped} unreadable skipped, see ingest.json)" if skipped else "")
         + f", {session.fit.config.n_clusters} clusters, method {session.fit.method.name}, recipe {session.recipe}"
     )
-    way_on = f"Continue with: selfsort fit --resume {shlex.quote(str(session.folder.path))}"
     try:
         outcome = session.fit.run()
-    except (KeyboardInterrupt, Interrupted) as stop:
-        raise Interrupted(f"{str(stop) or 'interrupted.'} {way_on}") from None
     except CannotWrite as error:
-        raise CannotWrite(f"{error} {way_on}") from error
+        raise CannotWrite(f"{error} {_way_on(session.folder)}") from error
     if as_json:
         _print_json(summary(session, outcome))
     else:
@@ -252,7 +318,7 @@ def predict(
     device: DeviceOption = "auto",
     json_: JsonOption = False,
 ) -> None:
-    """Sort new images with a saved model; writes labels.csv."""
+    """Sort new images with a saved model; writes labels.csv, or what --out says."""
     from selfsort.learning.device import choose_device
     from selfsort.runs.folder import RunFolder, label_csv, write_whole
     from selfsort.runs.launch import read_like
@@ -263,6 +329,8 @@ def predict(
     target = out or Path("labels.csv")
     if target.resolve().parent == run.resolve():
         raise InvalidInput(f"{target} would replace a file of the run itself. Expected another place. Choose --out.")
+    if out is None and target.exists():
+        raise InvalidInput(f"{target} exists already. Expected it to be new. Name a file with --out; that is replaced.")
     with _job(device), _progress_bars():
         model = load_model(folder, choose_device(device))
         dataset = read_like(folder, source, max_bad=max_bad)
@@ -374,28 +442,53 @@ def methods(
     name: Annotated[str | None, typer.Argument(help="Show one method's settings.", show_default=False)] = None,
     json_: JsonOption = False,
 ) -> None:
-    """List the methods, or one method's settings with defaults and where they come from."""
-    from dataclasses import asdict
+    """List the methods and stages, or the settings of one with defaults and where they come from."""
+    from dataclasses import asdict, replace
 
     from selfsort.config import describe
+    from selfsort.improve.around import ImproveConfig
+    from selfsort.improve.stages import STAGES
     from selfsort.methods.recipes import recipes_of
-    from selfsort.methods.registry import METHODS, find_method
+    from selfsort.methods.registry import METHODS
+    from selfsort.runs.model import find_kind
 
+    columns = ("name", "summary", "source")
     if name is None:
-        rows = [(method.name, method.summary, method.source) for method in METHODS.values()]
+        rows = [_method_row(name) for name in METHODS]
+        stages = [{column: getattr(kind, column) for column in columns} for kind in STAGES.values()]
         if json_:
-            _print_json({"methods": [dict(zip(("name", "summary", "source"), row, strict=True)) for row in rows]})
-        else:
-            _table(("method", "what it does", "source"), rows)
+            _print_json({"methods": rows, "stages": stages})
+            return
+        _table(
+            ("method", "what it does", "source", "from"),
+            [
+                (
+                    row["name"],
+                    row.get("summary", "not loadable"),
+                    row.get("source", ""),
+                    f"{row['package']} {row['version']}",
+                )
+                for row in rows
+            ],
+        )
+        _table(
+            ("stage", "what selfsort refine RUN does with it", "source"),
+            [tuple(stage[column] for column in columns) for stage in stages],
+        )
+        for row in rows:
+            if "error" in row:
+                _say_aside(f"warning: {row['error']}")
         return
-    method = find_method(name)
-    settings, recipes = describe(method.config), recipes_of(name)
+    kind = find_kind(name)
+    settings, recipes = describe(kind.config), recipes_of(name)
+    if getattr(kind, "improvable", None) is not None:
+        settings += [replace(setting, name=f"improve.{setting.name}") for setting in describe(ImproveConfig)]
     if json_:
         _print_json(
             {"name": name, "settings": [asdict(s) for s in settings], "recipes": [recipe.name for recipe in recipes]}
         )
         return
-    _say(f"{method.name}: {method.summary} ({method.source})")
+    _say(f"{kind.name}: {kind.summary} ({kind.source})")
     _table(
         ("setting", "default", "meaning", "must be", "from"),
         [(s.name, s.default, s.doc, s.type, s.source) for s in settings],
@@ -404,8 +497,82 @@ def methods(
         _say(f"recipe {recipe.name}: {recipe.source}")
 
 
+def _method_row(name: str) -> dict[str, str]:
+    """Describe a method; one of another package that cannot be loaded must not hide the rest."""
+    from selfsort.methods.registry import METHODS
+
+    row = {"name": name, **METHODS.origin(name).to_json()}
+    try:
+        method = METHODS[name]
+    except SelfsortError as error:
+        return row | {"error": str(error)}
+    return row | {"summary": method.summary, "source": method.source}
+
+
 @app.command()
-def demo(out: OutOption = None) -> None:
+def bench(
+    name: Annotated[str | None, typer.Argument(help="A table; without one, list them.", show_default=False)] = None,
+    seeds: Annotated[str | None, typer.Option(help="How many (3), or which (0,1,2).", show_default=False)] = None,
+    budget_minutes: Annotated[
+        float | None, typer.Option(min=0, help="Start nothing that would end after this long.", show_default=False)
+    ] = None,
+    only: Annotated[str, typer.Option(help="Only cells whose name holds this text.", show_default=False)] = "",
+    again: Annotated[bool, typer.Option("--again", help="Measure also what was measured before.")] = False,
+    records: Annotated[
+        Path | None, typer.Option(help="Folder for new records, beside those that ship with selfsort.")
+    ] = None,
+    json_: JsonOption = False,
+) -> None:
+    """Measure methods on known data sets, and show them beside what the papers print."""
+    from selfsort.bench.fill import fill, parse_seeds
+    from selfsort.bench.page import cell, progress
+    from selfsort.bench.records import SHIPPED, read_records
+    from selfsort.bench.summary import MEASURES, summarise
+    from selfsort.bench.tables import TABLES, find_table
+
+    known = read_records([SHIPPED] if records is None else [SHIPPED, records])
+    if name is None:
+        tables = [(table.name, table.title, progress(table, summarise(table, known))) for table in TABLES.values()]
+        if json_:
+            _print_json({"tables": [dict(zip(("name", "title", "state"), row, strict=True)) for row in tables]})
+        else:
+            _table(("table", "what it compares", "state"), tables)
+        return
+    table = find_table(name)
+    filled = fill(
+        table,
+        known,
+        records or SHIPPED,
+        seeds=None if seeds is None else parse_seeds(seeds),
+        only=only,
+        budget_seconds=None if budget_minutes is None else budget_minutes * 60,
+        again=again,
+        say=_say_aside,
+    )
+    summaries = [found for found in summarise(table, known) if only in f"{found.dataset} {found.row.name}"]
+    shown = [found for found in summaries if found.records or found.refused]
+    if filled.missing is not None and not shown:
+        raise filled.missing
+    if json_:
+        rows = [found.to_json() for found in shown]
+        _print_json({"table": name, "measured": filled.n_measured, "left": len(filled.left), "rows": rows})
+    else:
+        columns = ("data", "method", "NMI", "ACC", "ARI", "CPU s", "MB", "seeds")
+        _table(
+            columns,
+            [
+                (found.dataset, found.row.name, *(cell(found, m) for m in MEASURES), str(len(found.records)))
+                for found in shown
+            ],
+        )
+    if filled.missing is not None:
+        _say_aside(f"warning: {filled.missing}")
+    if filled.left:
+        _say_aside(f"{len(filled.left)} cells are left, the first is {filled.left[0].name}.")
+
+
+@app.command()
+def demo(context: typer.Context, out: OutOption = None) -> None:
     """Cluster the digits that ship with scikit-learn and write a report."""
     from selfsort.cli.demo import write_digits
     from selfsort.data.options import Reading
@@ -415,7 +582,7 @@ def demo(out: OutOption = None) -> None:
     images = write_digits(Path("selfsort-runs") if out is None else out.parent)
     with _progress_bars():
         session = start(Request(reading=Reading(path=str(images)), clusters=10), out)
-        _fit_and_tell(session, None, as_json=False)
+        _fit_and_tell(context, session, None, as_json=False)
         page = write_report([session.folder.path], None)
     _say(f"images: {images}")
     _say(f"report: {page}")
@@ -427,19 +594,34 @@ def main() -> None:
     is_debug = len(arguments) < len(sys.argv[1:])
     if "RANK" in os.environ:  # PyTorch's distributed engine is chatty, once per process
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
-    # A polite kill is treated like Ctrl-C: the run folder stays resumable.
-    signal.signal(signal.SIGTERM, _interrupt)
+    _listen_to_signals()
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a name the terminal cannot show is no reason to fail
     try:
         app(arguments or ["--help"], prog_name="selfsort", standalone_mode=False)
+        sys.stdout.flush()  # here, where a disk that is full can still be told
     except SelfsortError as error:
         _fail(str(error), error.exit_code, is_debug)
     except KeyboardInterrupt:
         _fail("interrupted.", 3, is_debug)
     except BrokenPipeError:
-        sys.stderr.close()  # the reader of our output has gone; nobody is left to tell
-        sys.exit(1)
+        _stop_printing()  # the reader of our output has seen enough, as `head` does
+    except OSError as error:
+        _stop_printing()
+        what = "the output" if error.filename is None else str(error.filename)
+        _fail(
+            f"{what} cannot be used ({error.strerror or error}). Expected a place that can be read or written here. "
+            "Check the path, its permissions and the space that is left.",
+            2,
+            is_debug,
+        )
+    except MemoryError:
+        _fail(
+            "the memory of this machine is not enough. Expected more of it, or less to do. "
+            "Choose a smaller --size or --memory, or fewer images.",
+            2,
+            is_debug,
+        )
     except Exception as error:
         if hasattr(error, "exit_code") and hasattr(error, "format_message"):  # typer's own usage errors
             _fail(f"{_sentence(error.format_message())} See: {_help_command(error)}", 2, is_debug)
@@ -451,15 +633,28 @@ def main() -> None:
         )
 
 
+def _listen_to_signals() -> None:
+    """Treat a polite kill and a closed terminal like Ctrl-C: the run folder stays resumable."""
+    for number in (signal.SIGTERM, getattr(signal, "SIGHUP", None)):  # Windows has no terminals to hang up
+        if number is not None and signal.getsignal(number) is not signal.SIG_IGN:  # as it is under nohup
+            signal.signal(number, _interrupt)
+
+
 def _interrupt(signum: int, frame: Any) -> None:
     raise KeyboardInterrupt
 
 
+def _stop_printing() -> None:
+    """Give standard output up: what is left in it could only fail again when the interpreter ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def _fail(message: str, exit_code: int, is_debug: bool) -> None:
-    if is_debug:
-        traceback.print_exc()
-    if _is_main() or exit_code != 2:  # what the user did wrong all processes find; once is enough
-        _say_aside(f"selfsort: {message}")
+    with suppress(OSError):  # the terminal may be what has gone
+        if is_debug:
+            traceback.print_exc()
+        if _is_main() or exit_code != 2:  # what the user did wrong all processes find; once is enough
+            _say_aside(f"selfsort: {message}")
     sys.exit(exit_code)
 
 

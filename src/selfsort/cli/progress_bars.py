@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from types import TracebackType
 
 from rich.console import Console
@@ -50,7 +51,8 @@ class RichListener:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._progress.stop()
+        with suppress(OSError):  # a terminal that was closed needs no cleaning, and says so
+            self._progress.stop()
 
     def start(self, what: str, total: int) -> int:
         """Open a bar."""

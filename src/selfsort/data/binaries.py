@@ -96,14 +96,27 @@ def idx_kind(path: Path) -> int | None:
     return {_IDX_IMAGES: 3, _IDX_LABELS: 1}.get(magic)
 
 
-def read_idx_labels(path: Path) -> I64:
-    """Read an idx file of labels."""
+def idx_length(path: Path) -> int:
+    """Return how many labels an idx file promises."""
     what = printable(path.name)
     with _unpacked(path) as stream:
         magic, count = struct.unpack(">II", read_block(stream, 8, what))
+    if magic != _IDX_LABELS:
+        raise damaged(what, f"magic number {magic:#06x}, which is not that of labels")
+    return int(count)
+
+
+def read_idx_labels(path: Path, n_images: int) -> I64:
+    """Read an idx file of labels; what is not one for each image is not read."""
+    what, count = printable(path.name), idx_length(path)
+    if count != n_images:
+        wanted = f"have one entry per image ({n_images})"
+        raise invalid(f"the labels in {what}", wanted, count, "Get the matching file.")
+    with _unpacked(path) as stream:
+        read_block(stream, 8, what)
         data = stream.read(count + 1)
-    if magic != _IDX_LABELS or len(data) != count:
-        raise damaged(what, f"magic number {magic:#06x}, {count} labels promised, {len(data)} found")
+    if len(data) != count:
+        raise damaged(what, f"{count} labels promised, {'more' if len(data) > count else len(data)} found")
     return np.frombuffer(data, np.uint8).astype(np.int64)
 
 
@@ -113,7 +126,7 @@ def open_idx(paths: Sequence[Path]) -> Table:
     for path in sorted(paths, key=_train_first):
         part = _idx_part(path)
         beside = _idx_labels_of(path)
-        labels = None if beside is None else _require_length(read_idx_labels(beside), part.rows, beside)
+        labels = None if beside is None else read_idx_labels(beside, part.rows)
         files.append(_File(path.name, part, labels))
     return _join("idx", files)
 

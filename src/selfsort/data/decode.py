@@ -13,17 +13,18 @@ import logging
 import threading
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, cast
 
 import numpy as np
 import numpy.typing as npt
 from PIL import Image, UnidentifiedImageError
 
 from selfsort.data.datasets import ImageSpec
-from selfsort.data.resize import fit_picture, needed_size
+from selfsort.data.meter import Metered, TooMuch
+from selfsort.data.resize import fit_picture, fit_rows, narrow_pixels, needed_size
 from selfsort.types import U8
 
 PICTURE_SUFFIXES = frozenset(
@@ -40,6 +41,8 @@ _BMP_HEADERS = (12, 16, 40, 52, 56, 64, 108, 124)
 _SIXTEEN_BIT = ("I;16", "I;16L", "I;16B", "I;16N")
 _GRAY_MODES = frozenset(("1", "L", "LA", "La", "I", "F", *_SIXTEEN_BIT))
 _ORIENTATION = 0x0112
+_ROWS_PER_STRIP = 0x0116
+_TILE_LENGTH = 0x0143
 _TURNS = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
@@ -50,12 +53,28 @@ _TURNS = {
     8: Image.Transpose.ROTATE_90,
 }
 HEAD_BYTES = 32
+_Limits = tuple[float, float]
 
-_HUGE_PIXELS = 30_000_000
-_SCALED_AT_ONCE = 1 << 20
+_DECODED_BYTES = 1 << 30
+"""What all pictures that are being decoded at one time may fill together; a larger one is skipped."""
+
+_BAND_PIXELS = 1 << 21
+"""From here on a picture is flattened and shrunk in bands, so that there are never two of it."""
+
+_BAND_BYTES = 32  # per pixel, for the copies that scaling in double precision or laying on white make
+
+# How much of a file may be read before its pixels: some readers take in all of it, Photoshop's TIFFs carry whole
+# layers, and joining the segments of a JPEG takes time that grows with the square of their number.
+_HEADER_BYTES = 1 << 27
+_JPEG_HEADER_BYTES = 1 << 24
+_FILE_BYTES_PER_PIXEL = 16  # twice the most that a pixel takes without any compression
+
+_TOO_MUCH = "too large: it holds far more than the pixels it promises"
+
+# Bytes per pixel that a reader fills beside the picture itself, as measured.
+_READER_BYTES = {"WEBP": 13, "AVIF": 8, "HEIF": 6}
 
 _heic_lock = threading.Lock()
-_huge_lock = threading.Lock()
 
 
 class Unreadable(Exception):
@@ -109,22 +128,113 @@ def decode(stream: IO[bytes], spec: ImageSpec) -> tuple[U8, Look]:
     """Read a picture and make it fit: uint8 (H, W, C)."""
     picture = _open(stream)
     full_size, is_gray = picture.size, _is_gray(picture)
+    coefficients = _coefficient_bytes(picture)
     if picture.format == "JPEG":
         _shrink_while_decoding(picture, spec)
-    # Huge pictures take turns, so that memory does not grow with the number of threads.
-    is_huge = picture.width * picture.height > _HUGE_PIXELS
-    with _huge_lock if is_huge else nullcontext():
-        _load(picture)
-        turn = _orientation(picture, is_loaded=True)
-        flat = _flatten(picture)
-        mode = "L" if spec.channels == 1 else "RGB"
-        if flat.mode != mode:
-            flat = flat.convert(mode)
-        if turn in _TURNS:
-            flat = flat.transpose(_TURNS[turn])
-        pixels = np.asarray(fit_picture(flat, spec)).reshape(spec.shape)
+    try:
+        # Large pictures take turns, so that memory does not grow with the number of threads.
+        with _room.take(_footprint(picture, spec) + coefficients):
+            _load(picture)
+            turn = _orientation(picture, is_loaded=True)
+            fitted = _fit(picture, turn, spec)
+    except MemoryError:
+        raise Unreadable("too large for the memory of this machine") from None
     width, height = full_size[::-1] if turn >= 5 else full_size
-    return pixels, Look(width, height, is_gray)
+    return np.asarray(fitted).reshape(spec.shape), Look(width, height, is_gray)
+
+
+class _Room:
+    """Memory that is shared by all threads: who wants more than is left waits."""
+
+    def __init__(self, n_bytes: int) -> None:
+        self._all = self._left = n_bytes
+        self._changed = threading.Condition()
+
+    @contextmanager
+    def take(self, n_bytes: int) -> Iterator[None]:
+        if n_bytes > self._all:
+            raise Unreadable(f"too large: decoding it would fill {n_bytes / 1e9:.1f} GB of memory")
+        with self._changed:
+            self._changed.wait_for(lambda: self._left >= n_bytes)
+            self._left -= n_bytes
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._left += n_bytes
+                self._changed.notify_all()
+
+
+_room = _Room(_DECODED_BYTES)
+
+
+def _footprint(picture: Image.Image, spec: ImageSpec) -> int:
+    """Return about how many bytes decoding fills, from what the header claims."""
+    width, height = picture.size
+    beside = _READER_BYTES.get(picture.format or "", 0) * width * height
+    if picture.format == "TIFF":
+        beside = _tiff_bytes(picture)
+    longest = max(width, height)  # one row, whichever way it is turned
+    band = min(width * height, max(_BAND_PIXELS, longest)) * _BAND_BYTES
+    narrow = max(narrow_pixels(width, height, spec), narrow_pixels(height, width, spec))
+    return width * height * _pixel_bytes(picture.mode) + beside + band + 4 * narrow
+
+
+def _tiff_bytes(picture: Image.Image) -> int:
+    """Return what reading a TIFF fills: a strip or a row of tiles is unpacked whole, and turning makes a copy."""
+    width, height = picture.size
+    tags = getattr(picture, "tag_v2", {})
+    try:
+        rows, turn = tags.get(_ROWS_PER_STRIP) or tags.get(_TILE_LENGTH), tags.get(_ORIENTATION, 1)
+    except Exception:  # damaged tags, of any kind: assume the worst
+        rows, turn = height, 0
+    at_once = rows if isinstance(rows, int) and 0 < rows < height else height
+    return 4 * width * (at_once + (0 if turn == 1 else height))
+
+
+def _pixel_bytes(mode: str) -> int:
+    return 1 if mode in ("1", "L", "P") else 2 if mode in _SIXTEEN_BIT else 4
+
+
+def _coefficient_bytes(picture: Image.Image) -> int:
+    """Return what a progressive JPEG fills at its full size, however small it is decoded."""
+    parts = [across * down for _, across, down, _ in getattr(picture, "layer", ())]
+    if not picture.info.get("progressive") or not parts:
+        return 0
+    share: float = sum(parts) / max(1, *parts)  # colours are often stored at half the width and height
+    return round(2 * share * picture.width * picture.height)
+
+
+def _fit(picture: Image.Image, turn: int, spec: ImageSpec) -> Image.Image:
+    """Make a loaded picture upright, flat and of the right size."""
+    limits = _limits(picture)
+
+    def flat(part: Image.Image) -> Image.Image:
+        made = _flatten(part, limits)
+        mode = "L" if spec.channels == 1 else "RGB"
+        if made.mode != mode:
+            made = made.convert(mode)
+        return made.transpose(_TURNS[turn]) if turn in _TURNS else made
+
+    def rows(top: int, bottom: int) -> Image.Image:
+        return flat(picture.crop(_rows_before_turning(picture.size, turn, top, bottom)))
+
+    if picture.width * picture.height <= _BAND_PIXELS:
+        return fit_picture(flat(picture), spec)
+    width, height = picture.size[::-1] if turn >= 5 else picture.size
+    return fit_rows(width, height, rows, max(1, _BAND_PIXELS // width), spec)
+
+
+def _rows_before_turning(size: tuple[int, int], turn: int, top: int, bottom: int) -> tuple[int, int, int, int]:
+    """Return the part of a picture that turning makes the rows from top to bottom of."""
+    width, height = size
+    if turn in (5, 6):
+        return top, 0, bottom, height
+    if turn in (7, 8):
+        return width - bottom, 0, width - top, height
+    if turn in (3, 4):
+        return 0, height - bottom, width, height - top
+    return 0, top, width, bottom
 
 
 def explain(error: Exception, path: Path | None = None) -> str:
@@ -148,15 +258,21 @@ def _open(stream: IO[bytes]) -> Image.Image:
         raise Unreadable("empty file")
     is_heic = head[4:8] == b"ftyp" and head[8:12] in _HEIC_BRANDS
     formats = (*_FORMATS, *_heic_format()) if is_heic else _FORMATS
+    is_jpeg = head.startswith(b"\xff\xd8")
+    metered = Metered(stream, _JPEG_HEADER_BYTES if is_jpeg else _HEADER_BYTES)
     try:
-        return Image.open(stream, formats=formats)
+        picture = Image.open(cast("IO[bytes]", metered), formats=formats)
     except UnidentifiedImageError:
         raise Unreadable(_why_unknown(head)) from None
     except Image.DecompressionBombError as error:
         raise Unreadable(f"decompression bomb: more pixels than is safe to decode ({error})") from None
+    except TooMuch:
+        raise Unreadable(_TOO_MUCH) from None
     except Exception as error:
         # Foreign bytes make Pillow's readers raise almost anything; each case costs one picture, not the run.
         raise Unreadable(f"damaged: {_short(error)}") from error
+    metered.allow(_HEADER_BYTES + _FILE_BYTES_PER_PIXEL * picture.width * picture.height)
+    return picture
 
 
 def _load(picture: Image.Image) -> None:
@@ -164,8 +280,10 @@ def _load(picture: Image.Image) -> None:
         picture.load()
     except Image.DecompressionBombError as error:
         raise Unreadable(f"decompression bomb: more pixels than is safe to decode ({error})") from None
+    except TooMuch:
+        raise Unreadable(_TOO_MUCH) from None
     except MemoryError:
-        raise Unreadable("too large for the memory of this machine") from None
+        raise
     except Exception as error:  # as in _open
         raise Unreadable(f"truncated or damaged: {_short(error)}") from error
 
@@ -247,10 +365,10 @@ def _is_gray(picture: Image.Image) -> bool:
     return red == green == blue
 
 
-def _flatten(picture: Image.Image) -> Image.Image:
+def _flatten(picture: Image.Image, limits: _Limits | None) -> Image.Image:
     """Bring any mode to L or RGB, eight bits, without transparency."""
-    if picture.mode in (*_SIXTEEN_BIT, "I", "F"):
-        return Image.fromarray(_scale(np.asarray(picture), picture.mode))
+    if limits is not None:
+        return Image.fromarray(_scale(np.asarray(picture), limits))
     if picture.has_transparency_data:
         is_gray = picture.mode in ("L", "LA", "La")
         top = picture.convert("RGBA")
@@ -264,24 +382,34 @@ def _flatten(picture: Image.Image) -> Image.Image:
         raise Unreadable(f"its colour mode ({picture.mode}) has no conversion to RGB") from None
 
 
-def _scale(values: npt.NDArray[Any], mode: str) -> U8:
-    """Map 16-bit, 32-bit and float values to 0..255.
+def _limits(picture: Image.Image) -> _Limits | None:
+    """Return the values that become black and white; None where a value is a byte.
 
     16-bit files are read by the range of their type. The others do not say what white is: it is the
     smallest of 1 (floats only), 255 and 65535 that holds all values of the picture, or, where some are
     negative or larger still, the picture's own smallest and largest value.
     """
-    low, high = float(values.min()), float(values.max())  # both are NaN if any value is
+    if picture.mode in _SIXTEEN_BIT:
+        return 0.0, 65535.0
+    if picture.mode not in ("I", "F"):
+        return None
+    ends = [(values.min(), values.max()) for values in _bands(picture)]  # NaN if any value is
+    low, high = float(np.min([end[0] for end in ends])), float(np.max([end[1] for end in ends]))
     if not (np.isfinite(low) and np.isfinite(high)):
         raise Unreadable("it has pixels that are NaN or infinite")
-    whites = (65535.0,) if mode in _SIXTEEN_BIT else (1.0, 255.0, 65535.0) if mode == "F" else (255.0, 65535.0)
+    whites = (1.0, 255.0, 65535.0) if picture.mode == "F" else (255.0, 65535.0)
     white = next((w for w in whites if low >= 0 and high <= w), None)
-    if white is not None:
-        low, high = 0.0, white
-    scaled = np.empty(values.shape, np.uint8)
-    factor = 255.0 / ((high - low) or 1.0)
-    rows = max(1, _SCALED_AT_ONCE // values.shape[1])  # a whole scan in double precision would fill gigabytes
-    for start in range(0, len(values), rows):
-        wide = values[start : start + rows].astype(np.float64)
-        scaled[start : start + rows] = np.floor((wide - low) * factor + 0.5)
-    return scaled
+    return (low, high) if white is None else (0.0, white)
+
+
+def _bands(picture: Image.Image) -> Iterator[npt.NDArray[Any]]:
+    step = max(1, _BAND_PIXELS // picture.width)
+    for top in range(0, picture.height, step):
+        yield np.asarray(picture.crop((0, top, picture.width, min(top + step, picture.height))))
+
+
+def _scale(values: npt.NDArray[Any], limits: _Limits) -> U8:
+    """Map numbers to 0..255."""
+    low, high = limits
+    scaled = (values.astype(np.float64) - low) * (255.0 / ((high - low) or 1.0))
+    return np.floor(scaled + 0.5).astype(np.uint8)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from selfsort.data import binaries, npz, shards
+from selfsort.data.datasets import ImageSpec
 from selfsort.data.decode import is_picture_head
-from selfsort.data.folder import list_files, list_folder, printable, read_list_file
+from selfsort.data.folder import expanded, list_files, list_folder, list_recorded, printable, read_list_file
 from selfsort.data.gallery import Gallery
 from selfsort.data.tables import Table
 from selfsort.errors import InvalidInput, MissingData, invalid
@@ -24,7 +26,7 @@ def open_source(source: Source) -> Gallery | Table:
     """Recognise a source and open it without reading its pixels."""
     if not isinstance(source, str | os.PathLike):
         return list_files(source, Path.cwd(), "files")
-    path = Path(source).expanduser().absolute()
+    path = expanded(source).absolute()
     shown = printable(str(source))
     try:
         if path.is_dir():
@@ -39,13 +41,40 @@ def open_source(source: Source) -> Gallery | Table:
         ) from error
 
 
-def _open_folder(path: Path, shown: str) -> Gallery | Table:
+@dataclass(frozen=True)
+class Recorded:
+    """What a run says about its source, which need not be the person's own."""
+
+    kind: str
+    names: Sequence[str]
+    """Of the images that could be read, in their order."""
+    spec: ImageSpec
+    """What they were brought to."""
+
+
+def open_recorded(source: str, recorded: Recorded) -> Gallery | Table:
+    """Open the source that a run folder names.
+
+    The run may be a stranger's and name any path, so no folder is walked through: pictures are opened by their
+    recorded names, and a source of another kind is a file, or lies in the folder itself.
+    """
+    path, shown = expanded(source).absolute(), printable(source)
+    if recorded.kind == "folder" and path.is_dir():
+        return list_recorded(path, recorded.names)
+    if recorded.kind == "list":
+        return list_files(recorded.names, path.parent, "list")
+    if path.is_dir():
+        return _open_folder(path, shown, may_walk=False)
+    return open_source(source)
+
+
+def _open_folder(path: Path, shown: str, *, may_walk: bool = True) -> Gallery | Table:
     if shards.is_datasets_folder(path):
         return shards.open_datasets_folder(path)
     table = binaries.find_binaries(path)
     if table is not None:
         return table
-    gallery = list_folder(path)
+    gallery = list_folder(path) if may_walk else Gallery("folder", [])
     if gallery.items:
         return gallery
     tars = sorted(path.glob("*.tar"))

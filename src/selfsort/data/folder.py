@@ -22,7 +22,9 @@ from typing import IO
 from selfsort.data.datasets import Skipped
 from selfsort.data.decode import HEAD_BYTES, PICTURE_SUFFIXES, Unreadable, explain, is_picture_head
 from selfsort.data.gallery import Gallery, Item
-from selfsort.errors import MissingData
+from selfsort.errors import MissingData, invalid
+
+_LONGEST_LINE = 1 << 16
 
 _SPELT_BYTE = re.compile(r"\\(?=x[0-9a-f]{2})")
 
@@ -44,9 +46,17 @@ def stored_name(path: PurePath) -> str:
     return printable(path.as_posix())
 
 
+def expanded(path: str | os.PathLike[str]) -> Path:
+    """Return a path in which `~` is the home folder; an unknown `~name` is a name like any other."""
+    return Path(os.path.expanduser(path))  # noqa: PTH111 - Path.expanduser raises on unknown names
+
+
 def open_file(path: Path) -> IO[bytes]:
     """Open a regular file; a pipe or a device could block for ever and is refused."""
-    mode = path.stat().st_mode
+    try:
+        mode = path.stat().st_mode
+    except ValueError:
+        raise Unreadable("no file can have such a name") from None
     if stat.S_ISDIR(mode):
         raise Unreadable("it is a folder")
     if not stat.S_ISREG(mode):
@@ -91,6 +101,28 @@ def list_folder(root: Path) -> Gallery:
     return Gallery("folder", items, failed, ignored=dict(sorted(ignored.items())))
 
 
+def list_recorded(root: Path, names: Iterable[str]) -> Gallery:
+    """Take pictures by the names they had when the folder was listed: one look at each, and at nothing else."""
+    paths = ((name, _recorded_path(root, name)) for name in names)
+    return Gallery("folder", [Item(name, partial(open_file, path), path) for name, path in paths if path is not None])
+
+
+def _recorded_path(root: Path, name: str) -> Path | None:
+    """Return the file of a name that `printable` has written, if it is there and holds something."""
+    spelt_out = re.sub(rb"\\x(5c|[89a-f][0-9a-f])", lambda found: bytes.fromhex(found[1].decode()), os.fsencode(name))
+    for path in (Path(os.fsdecode(spelt_out)), Path(name)):  # names of older runs were not spelt out
+        try:
+            if path.is_absolute() or ".." in path.parts:
+                continue
+            status = (root / path).stat()
+            # What has no size, as everything in /proc, may wait for ever when it is read.
+            if stat.S_ISREG(status.st_mode) and status.st_size:
+                return root / path
+        except (OSError, ValueError):
+            continue
+    return None
+
+
 def _is_folder(entry: os.DirEntry[str]) -> bool:
     try:
         return entry.is_dir()
@@ -124,6 +156,13 @@ def list_files(paths: Iterable[str | os.PathLike[str]], base: Path, kind: str) -
 
 def read_list_file(path: Path) -> Gallery:
     """Read a list file: one path per line, relative to the file's own folder; empty lines do not count."""
-    text = path.read_bytes().decode("utf-8-sig", "surrogateescape")
-    lines = [line.rstrip("\r") for line in text.split("\n")]
+    lines: list[str] = []
+    with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="\n") as file:
+        while line := file.readline(_LONGEST_LINE):
+            if len(line) == _LONGEST_LINE or "\0" in line:
+                got = f"other bytes in line {len(lines) + 1}"
+                raise invalid(
+                    f"the list file {printable(path.name)}", "be text, one path a line", got, "Repair the list."
+                )
+            lines.append(line.removesuffix("\n").rstrip("\r"))
     return list_files([line for line in lines if line.strip()], path.parent, "list")

@@ -5,13 +5,14 @@ On its own, because looking at a run or exporting it needs the source but none o
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Literal, get_type_hints
 
 from selfsort.config import fits
-from selfsort.data.datasets import Dataset
-from selfsort.data.read import read_source
+from selfsort.data import Dataset, ImageSpec, read_source
+from selfsort.data.detect import Recorded
+from selfsort.data.folder import expanded
 from selfsort.errors import InvalidInput
 from selfsort.types import Json
 
@@ -29,18 +30,26 @@ class Reading:
     labels_from_folders: bool = False
     max_bad: float = 0.05
     memory_bytes: int | None = None
+    recorded: Recorded | None = None
+    """Set where a run folder named the source and no person did: then nothing but what it recorded is looked at."""
 
     def to_json(self) -> Json:
         """Return JSON types; paths are made absolute so that the folder the user stands in does not matter."""
-        values = dict(self.__dict__)
-        values["path"] = str(Path(self.path).expanduser().absolute())
-        values["labels"] = None if self.labels is None else str(Path(self.labels).expanduser().absolute())
+        values = {name: value for name, value in self.__dict__.items() if name != "recorded"}
+        values["path"] = str(expanded(self.path).absolute())
+        values["labels"] = None if self.labels is None else str(expanded(self.labels).absolute())
         return values
+
+    @classmethod
+    def from_run(cls, values: Json, kind: str, names: Sequence[str], image: Json) -> Reading:
+        """Return how a run says to read the images it has recorded; their labels, if any, are in the run."""
+        reading = replace(cls.from_json(values), labels=None, labels_from_folders=False)
+        return replace(reading, recorded=Recorded(kind, names, ImageSpec.from_json(image)))
 
     @classmethod
     def from_json(cls, values: Json) -> Reading:
         """Read what `to_json` wrote, trusting none of it."""
-        hints = get_type_hints(cls)
+        hints = {name: hint for name, hint in get_type_hints(cls).items() if name != "recorded"}
         wrong = [name for name, value in values.items() if name not in hints or not fits(value, hints[name])]
         if wrong or "path" not in values or "\0" in values["path"] + str(values.get("labels")):
             raise InvalidInput(
@@ -63,4 +72,5 @@ class Reading:
             max_bad=self.max_bad,
             memory_bytes=self.memory_bytes,
             min_images=min_images,
+            recorded=self.recorded,
         )

@@ -14,8 +14,8 @@ import numpy as np
 
 from selfsort.data import labels as truth
 from selfsort.data.datasets import MAX_SIDE, Dataset, Fit, ImageSpec, Skipped, fingerprint
-from selfsort.data.detect import Source, open_source
-from selfsort.data.folder import printable
+from selfsort.data.detect import Recorded, Source, open_recorded, open_source
+from selfsort.data.folder import expanded, printable
 from selfsort.data.gallery import Choice, Gallery, Item, check_share, choose_spec, decode_all
 from selfsort.data.store import Stored, allocate, keep_rows
 from selfsort.data.tables import Table, fill, parse_where, select, table_shape
@@ -38,6 +38,7 @@ def read_source(
     memory_bytes: int | None = None,
     spec: ImageSpec | None = None,
     min_images: int = 2,
+    recorded: Recorded | None = None,
 ) -> Dataset:
     """Read images from any source we know (docs/sources.md) into one uint8 array.
 
@@ -53,6 +54,7 @@ def read_source(
         memory_bytes: above this the images go to a temporary mapped file; None is half of the memory.
         spec: the exact shape to conform to; overrides size, channels and fit.
         min_images: fewer readable images than this are refused.
+        recorded: what a run folder says about this source, where it was the run that named it and not a person.
 
     Raises:
         InvalidInput: if the source cannot be used as asked.
@@ -60,10 +62,12 @@ def read_source(
     """
     start = time.perf_counter()
     wishes = _Wishes(size=size, channels=channels, fit=fit, where=where, max_bad=max_bad, memory_bytes=memory_bytes)
+    if recorded is not None:
+        spec = recorded.spec
     if spec is not None:
         wishes = _Wishes(spec=spec, where=where, max_bad=max_bad, memory_bytes=memory_bytes)
-    wanted = _WantedLabels(None if labels is None else Path(labels).expanduser(), labels_from_folders)
-    opened = open_source(source)
+    wanted = _WantedLabels(None if labels is None else expanded(labels), labels_from_folders)
+    opened = open_source(source) if recorded is None else open_recorded(str(source), recorded)
     shown = printable(str(source)) if isinstance(source, str | os.PathLike) else f"the list of {len(source)} files"
     result = _read_gallery(opened, wishes, shown) if isinstance(opened, Gallery) else _read_table(opened, wishes)
     if len(result.pixels) < min_images:
@@ -235,7 +239,7 @@ def _account(source: Source, kind: str, result: _Result) -> Json:
     most = result.sizes.most_common(_LISTED_SIZES)
     return {
         "source": (
-            str(Path(source).expanduser().absolute())
+            str(expanded(source).absolute())
             if isinstance(source, str | os.PathLike)
             else [str(path) for path in source]
         ),

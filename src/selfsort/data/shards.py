@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import io
+import os
 import tarfile
 import threading
 from collections import Counter
@@ -48,12 +49,12 @@ def open_shards(paths: Sequence[Path]) -> Gallery:
                         items.append(Item(name, partial(_slice, path, member.offset_data, member.size)))
                         keys.append(key)
                     elif suffix == "cls" and member.size <= _MAX_LABEL_BYTES:
-                        text = _slice(path, member.offset_data, member.size).read()
-                        classes[key] = printable(text.decode("utf-8", "surrogateescape")).strip()
+                        text = _read(path, member.offset_data, member.size).decode("utf-8", "surrogateescape")
+                        classes[key] = printable(text).strip()
                     else:
                         ignored[printable(place.suffix.lower()) or "(no suffix)"] += 1
                 # tarfile takes a file that was cut off for one that ends; the end mark tells them apart.
-                if _slice(path, archive.offset, tarfile.BLOCKSIZE).read() != bytes(tarfile.BLOCKSIZE):
+                if _read(path, archive.offset, tarfile.BLOCKSIZE) != bytes(tarfile.BLOCKSIZE):
                     raise damaged(printable(path.name), "no end mark: it was cut off")
         except tarfile.TarError as error:
             raise damaged(printable(path.name), error) from error
@@ -71,10 +72,41 @@ def _split_key(name: str) -> tuple[str, str]:
     return folder + slash + stem, suffix.lower()
 
 
+def _read(path: Path, start: int, size: int) -> bytes:
+    with _slice(path, start, size) as part:
+        return part.read()
+
+
 def _slice(path: Path, start: int, size: int) -> IO[bytes]:
-    with path.open("rb") as file:
-        file.seek(start)
-        return io.BytesIO(file.read(size))
+    return io.BufferedReader(_Slice(path, start, size))
+
+
+class _Slice(io.RawIOBase):
+    """A part of a file as a file of its own: nothing is read before it is asked for."""
+
+    def __init__(self, path: Path, start: int, size: int) -> None:
+        self._file = path.open("rb")
+        self._start, self._size, self._place = start, size, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
+        self._place = max(0, offset + (0, self._place, self._size)[whence])
+        return self._place
+
+    def readinto(self, buffer: Any, /) -> int:
+        self._file.seek(self._start + self._place)
+        n_read = self._file.readinto(memoryview(buffer)[: max(0, self._size - self._place)])
+        self._place += n_read
+        return n_read
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
 
 
 def is_datasets_folder(folder: Path) -> bool:

@@ -69,7 +69,7 @@ def _picture(draw: _Draw, size: int, channels: int, generator: np.random.Generat
     zoom = generator.uniform(0.94, 1.06)
     line = (np.arange(size, dtype=np.float32) + 0.5) / size * 2 - 1
     y, x = np.meshgrid((line - shift_y) / zoom, (line - shift_x) / zoom, indexing="ij")
-    # The signed distance over one pixel gives a soft edge, so that small shifts move grey levels, not whole pixels.
+    # The signed distance over one pixel gives a soft edge, so that small shifts move gray levels, not whole pixels.
     cover = np.clip(0.5 - draw(y.astype(np.float32), x.astype(np.float32)) * size / 2, 0, 1)
     ink = generator.uniform(0.8, 1.0) - generator.uniform(0, 0.12, channels)
     picture = 0.1 + cover[:, :, None] * (ink - 0.1) + generator.normal(0, 0.03, (size, size, channels))

@@ -89,6 +89,13 @@ def parse_where(where: str) -> tuple[str, str]:
     return name, value
 
 
+def require_column(name: str, shape: tuple[int, ...], n_rows: int) -> None:
+    """Refuse an array that --where cannot compare row by row."""
+    if shape != (n_rows,):
+        wanted = f"name an array with one value per image ({n_rows})"
+        raise invalid("--where", wanted, f"{name!r} of shape {shape}", "Choose another array.")
+
+
 def select(where: str, column: Array | None, known: Iterable[str], n_rows: int) -> Bools:
     """Return which rows have the wanted value in the named column."""
     name, text = parse_where(where)
@@ -100,9 +107,7 @@ def select(where: str, column: Array | None, known: Iterable[str], n_rows: int) 
             repr(name),
             "Change the name." if names else "Leave --where out, or use an .npz file.",
         )
-    if column.ndim != 1 or len(column) != n_rows:
-        wanted = f"name an array with one value per image ({n_rows})"
-        raise invalid("--where", wanted, f"{name!r} of shape {column.shape}", "Choose another array.")
+    require_column(name, column.shape, n_rows)
     chosen: Bools = column == _parse(text, column, name)
     if not chosen.any():
         values = ", ".join(map(str, np.unique(column)[:8].tolist()))

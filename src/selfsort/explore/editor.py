@@ -15,6 +15,7 @@ from selfsort.explore.edits import MAX_NAME, Edit, Mark, Merge, Move, Rename, Sp
 from selfsort.explore.journal import Entry, Journal
 from selfsort.explore.labelling import Before, Board, Bools
 from selfsort.explore.similar import Features
+from selfsort.runs.arrays import with_columns
 from selfsort.runs.folder import LabelTable, RunFolder
 from selfsort.text import plural, printable
 from selfsort.types import F32, I64
@@ -284,4 +285,4 @@ def _features_of(folder: RunFolder, n_images: int) -> F32:
             f"{folder.path / 'features.npy'} speaks of {len(features)} images. Expected the {n_images} of labels.csv. "
             "The folder was changed or damaged: restore it, or run selfsort fit again."
         )
-    return features
+    return with_columns(features, folder.path / "features.npy")

@@ -22,8 +22,8 @@ from PIL import Image
 from selfsort.data.arrays import match_channels
 from selfsort.data.datasets import ImageSpec
 from selfsort.data.decode import Unreadable, decode, probe
-from selfsort.data.detect import open_source
-from selfsort.data.folder import open_file
+from selfsort.data.detect import open_recorded
+from selfsort.data.folder import expanded, open_file
 from selfsort.data.gallery import Gallery, Item
 from selfsort.data.options import Reading
 from selfsort.data.resize import cpu_count
@@ -209,9 +209,10 @@ class Pictures:
 
 
 def _open_source(folder: RunFolder, names: Sequence[str], spec: ImageSpec) -> tuple[Shelf, ImageSpec, str | None]:
-    # The labels for scoring may be gone by now, and nothing here needs them.
-    reading = replace(Reading.from_json(folder.field("source", dict)), labels=None, labels_from_folders=False)
-    opened = open_source(reading.path)
+    source, image = folder.field("source", dict), folder.field("image", dict)
+    reading = Reading.from_run(source, folder.source_kind, names, image)
+    assert reading.recorded is not None
+    opened = open_recorded(reading.path, reading.recorded)
     if isinstance(opened, Gallery):
         tile = _tile_spec(spec, may_grow=True)
         by_name = {item.name: item for item in opened.items}
@@ -220,7 +221,7 @@ def _open_source(folder: RunFolder, names: Sequence[str], spec: ImageSpec) -> tu
         if n_gone == len(items):
             raise InvalidInput(f"the images in {reading.path} are not those of the run.")
         note = f"{plural(n_gone, 'image')} of the run cannot be found in the source any more." if n_gone else None
-        root = Path(reading.path).expanduser().absolute() if opened.kind == "folder" else None
+        root = expanded(reading.path).absolute() if opened.kind == "folder" else None
         return FileShelf(items, root, tile), tile, note
     dataset = reading.read(min_images=1)
     # Rows of an array have only their pixels to be known by.

@@ -6,35 +6,62 @@ Shape letters: N images, D features, M of the images.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
 
 import numpy as np
 
 from selfsort.errors import InvalidInput
-from selfsort.runs.arrays import finite
+from selfsort.runs.arrays import MOST_NUMBERS, read_rows
 from selfsort.types import F32, I64
 
 _BLOCK_ROWS = 8192
+_BLOCK_NUMBERS = 2**23
+_KEPT_BYTES = 2**29
 
 
 class Features:
-    """The features of a run, at unit length; what is not a number counts as zero."""
+    """The features of a run, at unit length; what is not a number counts as zero.
+
+    They are kept in memory if they are small enough, and else read from the mapped file whenever they are needed.
+    """
 
     def __init__(self, features_ND: F32) -> None:
-        self._unit_ND: F32 = np.empty(features_ND.shape, np.float32)
-        for rows in _blocks(len(features_ND)):
-            block = finite(features_ND[rows])
-            # Double precision, so that no square of a large number overflows.
-            norm = np.linalg.norm(block.astype(np.float64), axis=1, keepdims=True)
-            self._unit_ND[rows] = block / np.where(norm > 0, norm, 1)
+        self._features_ND = features_ND
+        self._kept_ND: F32 | None = None
+        if features_ND.nbytes <= _KEPT_BYTES:
+            self._kept_ND = np.concatenate([self._unit(rows) for rows in self._all()])
 
     def __len__(self) -> int:
-        return len(self._unit_ND)
+        return len(self._features_ND)
+
+    def _unit(self, rows: I64 | slice, at_most: int = _BLOCK_NUMBERS) -> F32:
+        """Return some images' features at unit length."""
+        if self._kept_ND is not None:
+            return self._kept_ND[rows]
+        block = read_rows(self._features_ND, rows, at_most)
+        # Double precision, so that no square of a large number overflows.
+        norm = np.linalg.norm(block.astype(np.float64), axis=1, keepdims=True)
+        unit: F32 = (block / np.where(norm > 0, norm, 1)).astype(np.float32)
+        return unit
+
+    def _slices(self, n: int) -> list[slice]:
+        """Cut n rows into blocks of a bounded size: one row each where they are so wide that they are thinned out."""
+        height = max(1, min(_BLOCK_ROWS, _BLOCK_NUMBERS // max(1, self._features_ND.shape[1])))
+        return [slice(start, start + height) for start in range(0, max(n, 1), height)]
+
+    def _all(self) -> list[slice]:
+        return self._slices(len(self))
+
+    def _some(self, rows: I64) -> list[I64]:
+        return [rows[part] for part in self._slices(len(rows))]
+
+    def _mean(self, rows: I64) -> F32:
+        total = sum(self._unit(block).sum(axis=0, dtype=np.float64) for block in self._some(rows))
+        return np.asarray(total / len(rows), np.float32)
 
     def nearest(self, rows: I64, count: int) -> tuple[I64, F32]:
         """Return the images most like the mean of some, without them: best first, ties by number, with the cosine."""
-        query_D = _unit(self._unit_ND[rows].mean(axis=0))
-        scores_N = np.concatenate([self._unit_ND[block] @ query_D for block in _blocks(len(self))])
+        query_D = _unit(self._mean(rows))
+        scores_N = np.concatenate([self._unit(block) @ query_D for block in self._all()])
         scores_N[rows] = -np.inf
         count = min(count, len(self) - len(np.unique(rows)))
         if count <= 0:
@@ -47,8 +74,10 @@ class Features:
 
     def closeness(self, rows: I64) -> F32:
         """Return the cosine between each of these images and their common centre."""
-        centre_D = _unit(self._unit_ND[rows].mean(axis=0)) if len(rows) else np.zeros(self._unit_ND.shape[1])
-        found: F32 = (self._unit_ND[rows] @ centre_D.astype(np.float32)).astype(np.float32)
+        if not len(rows):
+            return np.empty(0, np.float32)
+        centre_D = _unit(self._mean(rows))
+        found: F32 = np.concatenate([self._unit(block) @ centre_D for block in self._some(rows)]).astype(np.float32)
         return found
 
     def parts(self, rows: I64, n_parts: int) -> list[I64]:
@@ -63,7 +92,7 @@ class Features:
             )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # fewer different images than parts: seen below
-            labels = KMeans(n_parts, n_init=4, random_state=0).fit_predict(self._unit_ND[rows])
+            labels = KMeans(n_parts, n_init=4, random_state=0).fit_predict(self._unit(rows, MOST_NUMBERS))
         parts = [rows[labels == part] for part in range(n_parts)]
         found = sorted((part for part in parts if len(part)), key=lambda part: (-len(part), int(part[0])))
         if len(found) < 2:
@@ -77,7 +106,3 @@ class Features:
 def _unit(vector_D: F32) -> F32:
     norm = float(np.linalg.norm(vector_D))
     return vector_D / np.float32(norm) if norm > 0 else vector_D
-
-
-def _blocks(n: int) -> Iterator[slice]:
-    return (slice(start, start + _BLOCK_ROWS) for start in range(0, max(n, 1), _BLOCK_ROWS))

@@ -190,7 +190,7 @@ def _candidates_by_pairs(search: _Search, n_candidates: int) -> tuple[I64, F64]:
     half_sq = (_squares(search.features) / 2).astype(np.float32)
     features_ND = torch.from_numpy(search.features)
     n_block = search.n_block(n_items)
-    buffer = torch.empty(n_block * n_items)
+    buffer = torch.empty(n_block * n_items, dtype=torch.float32)
     shapes = [(start, min(n_block, n_items - start), n_items - start) for start in range(0, n_items, n_block)]
     n_pairs = sum(n_rows * n_cols for _, n_rows, n_cols in shapes)
     for start, n_rows, n_cols in track(shapes, "nearest neighbours", n_pairs, lambda shape: shape[1] * shape[2]):
@@ -227,7 +227,7 @@ def _rough_rows(search: _Search, chosen: I64, what: str) -> Iterator[tuple[I64, 
     features_ND = torch.from_numpy(search.features).to(search.device)
     squares_1N = torch.from_numpy(_squares(search.features).astype(np.float32)).to(search.device)[None, :]
     n_block = search.n_block(len(chosen))
-    buffer = torch.empty((n_block, len(search.features)), device=search.device)
+    buffer = torch.empty((n_block, len(search.features)), dtype=torch.float32, device=search.device)
     starts = range(0, len(chosen), n_block)
     for start in track(starts, what, len(starts)):
         block = chosen[start : start + n_block]

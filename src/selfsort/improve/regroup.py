@@ -1,11 +1,11 @@
-"""Put clusters together anew from pieces of them, where that is at least as steady; ours, off unless asked for.
+"""Regroup the pieces of clusters, where that is at least as stable; ours, off unless asked for.
 
-A method that learns from its own guesses cannot mend them: classes that fell together at the start are taught to be the
-same, and a class that was cut stays cut. Both show without labels. Cut every cluster into a few pieces by its features,
-change every image twice, and count which pieces the two copies fall into: between pieces of one kind images wander,
-between kinds they do not. Then join pieces, always the two whose joining costs the least mutual information of the two
-copies, until as many are left as there are clusters (the agglomerative information bottleneck of Slonim and Tishby,
-NIPS 1999, on this table). If those are as steady as the clusters were, the network is taught them, and goes on
+A method that learns from its own guesses cannot correct them: classes that fell together at the start are taught to be
+the same, and a class that was cut stays cut. Both show without labels. Cut every cluster into a few pieces by its
+features, augment every image twice, and count which pieces the two views fall into: between pieces of one class images
+wander, between classes they do not. Then join pieces, always the two whose joining costs the least mutual information
+of the two views, until as many are left as there are clusters (the agglomerative information bottleneck of Slonim and
+Tishby, NIPS 1999, on this table). If those are as stable as the clusters were, the network is taught them, and goes on
 learning as its method says.
 
 Shape letters: N images, B batch, C, H, W image, D features, K clusters, P pieces.
@@ -13,76 +13,74 @@ Shape letters: N images, B batch, C, H, W image, D features, K clusters, P piece
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from selfsort import distributed
 from selfsort.augment.policy import Policy
 from selfsort.classic.kmeans import kmeans
-from selfsort.improve.stability import count_pairs, look_twice, mutual_information
+from selfsort.improve.stability import Probe, probe_twice
 from selfsort.learning.batches import PixelTensor, shuffled_batches
 from selfsort.learning.checkpoint import to_numpy
 from selfsort.learning.epoch import run_epoch
 from selfsort.learning.seeds import torch_generator
+from selfsort.learning.trainee import Trainee
+from selfsort.metrics.information import mutual_information
+from selfsort.metrics.stability import count_pairs
 from selfsort.types import F64, I64
-
-Look = Callable[[Tensor], tuple[Tensor, Tensor]]
-"""From images (B, C, H, W) in [0, 1] to clusters (B,) and features (B, D)."""
 
 # Pieces of a cluster; fewer where there would be more than so many in all. Smaller clusters, among those judged, stay
 # whole.
 _N_PIECES, _MOST_PIECES, _SMALLEST = 4, 1000, 20
 # Images that new clusters are taught on.
 _N_TAUGHT = 10_000
-# Borders between pieces are rough, which costs a little steadiness that learning gives back.
+# Borders between pieces are rough, which costs a little stability that learning gives back.
 _LEAST_GAIN = -0.005
-# Share of the images that change their cluster: below, there is nothing to teach; above, these are no mended clusters
-# but others, and the features do not know the kinds yet. Of few clusters, one and a half may always move.
+# Share of the images that change their cluster: below, there is nothing to teach; above, these are no better clusters
+# but others, and the features do not know the classes yet. Of few clusters, one and a half may always move.
 _LEAST_MOVED, _MOST_MOVED, _MOST_CLUSTERS_MOVED = 0.005, 0.25, 1.5
 # The rest of the training is for settling.
-_MENDING_SHARE = 0.85
+_REGROUPING_SHARE = 0.85
 _BLOCK = 500
 
 
-def is_due(n_done: int, n_total: int, every: int) -> bool:
-    """Whether to mend after so many of all steps; never if `every` is 0.
+def is_due(before: int, done: int, n_total: int, every: int) -> bool:
+    """Whether to regroup now that, of all units of training, so many are done; `before` is the count last time.
 
-    >>> [n for n in range(1, 61) if is_due(n, 60, 10)]
+    >>> [n for n in range(1, 61) if is_due(n - 1, n, 60, 10)]
     [10, 20, 30, 40, 50]
     """
-    return every > 0 and n_done % every == 0 and n_done <= _MENDING_SHARE * n_total
+    return done // every > before // every and done <= _REGROUPING_SHARE * n_total
 
 
 @dataclass(frozen=True, eq=False)
 class Regrouping:
-    """Clusters put together anew."""
+    """New clusters, made of pieces of the old ones."""
 
     centres: dict[int, Tensor]
     """Centres of the pieces (at most P / K, D) of each cluster that was cut."""
     groups: Tensor
     """The new cluster of each piece."""
     gain: float
-    """In steadiness."""
+    """In stability, nats."""
 
     def relabel(self, labels_N: Tensor, features_ND: Tensor) -> Tensor:
         """Return the new labels."""
         return self.groups[number_pieces(labels_N, features_ND, self.centres)]
 
 
-def regroup(look: Look, pixels: PixelTensor, policy: Policy, n_clusters: int) -> Regrouping:
+def regroup(probe: Probe, pixels: PixelTensor, policy: Policy, n_clusters: int) -> Regrouping:
     """Find the new clusters; those that change least keep their numbers."""
-    (labels_N, features_ND), (others_N, other_features_ND) = look_twice(look, pixels, policy)
+    (labels_N, features_ND), (others_N, other_features_ND) = probe_twice(probe, pixels, policy)
     centres = cut_clusters(labels_N, features_ND, n_clusters)
     first_N = number_pieces(labels_N, features_ND, centres)
     second_N = number_pieces(others_N, other_features_ND, centres)
-    counts_PP = count_pairs(first_N, second_N, _N_PIECES * n_clusters)
-    is_used = (counts_PP.sum(dim=0) + counts_PP.sum(dim=1)).cpu().numpy() > 0
-    used = np.flatnonzero(is_used)
-    counts: F64 = to_numpy(counts_PP)[np.ix_(used, used)]
+    counts_PP = count_pairs(to_numpy(first_N), to_numpy(second_N), _N_PIECES * n_clusters)
+    used = np.flatnonzero(counts_PP.sum(axis=0) + counts_PP.sum(axis=1))
+    counts: F64 = counts_PP[np.ix_(used, used)].astype(np.float64)
     before = used // _N_PIECES
     groups = renumbered(join_pieces(counts, n_clusters), before, counts.sum(axis=0) + counts.sum(axis=1), n_clusters)
     now, then = (mutual_information(_added_up(counts, numbers, n_clusters)) for numbers in (before, groups))
@@ -100,7 +98,7 @@ def cut_clusters(labels_N: Tensor, features_ND: Tensor, n_clusters: int) -> dict
         members = features_ND[labels_N == cluster]
         if n_pieces > 1 and len(members) >= _SMALLEST:
             found = kmeans(to_numpy(members), n_pieces, seed=0, n_restarts=3).centroids
-            centres[cluster] = torch.from_numpy(found).to(features_ND.device)
+            centres[cluster] = torch.from_numpy(found).to(features_ND)
     return centres
 
 
@@ -167,57 +165,45 @@ def renumbered(groups_P: I64, before_P: I64, weights_P: F64, n_clusters: int) ->
     return numbers
 
 
-def _added_up(counts_PP: F64, numbers_P: I64, n_clusters: int) -> Tensor:
+def _added_up(counts_PP: F64, numbers_P: I64, n_clusters: int) -> F64:
     is_in = np.eye(n_clusters)[numbers_P]
-    return torch.from_numpy(is_in.T @ counts_PP @ is_in)
+    counts_KK: F64 = is_in.T @ counts_PP @ is_in
+    return counts_KK
 
 
 def propose(
-    look: Look, pixels: PixelTensor, rows_N: Tensor, policy: Policy, n_clusters: int
+    probe: Probe, pixels: PixelTensor, rows_N: Tensor, policy: Policy, n_clusters: int
 ) -> tuple[Tensor | None, dict[str, float | int]]:
     """Return new labels for some images, or None if the clusters had better stay, and what there is to say."""
-    found = regroup(look, pixels, policy, n_clusters)
+    found = regroup(probe, pixels, policy, n_clusters)
     with torch.inference_mode():
-        parts = [look(pixels.floats(idx)) for idx in torch.split(rows_N, _BLOCK)]
+        parts = [probe(pixels.floats(idx)) for idx in torch.split(rows_N, _BLOCK)]
         labels_N, features_ND = (torch.cat(part) for part in zip(*parts, strict=True))
         new_N = found.relabel(labels_N, features_ND)
     moved = float((new_N != labels_N).double().mean())
     most_moved = max(_MOST_MOVED, _MOST_CLUSTERS_MOVED / n_clusters)
-    is_mended = found.gain >= _LEAST_GAIN and _LEAST_MOVED <= moved <= most_moved
-    event = {"mending_gain": found.gain, "mending_moves": moved, "mended": int(is_mended)}
+    is_better = found.gain >= _LEAST_GAIN and _LEAST_MOVED <= moved <= most_moved
+    event = {"regrouping_gain": found.gain, "regrouping_moves": moved, "regrouped": int(is_better)}
     # A copy made outside may take part in what is differentiated later.
-    return new_N.clone() if is_mended else None, event
+    return new_N.clone() if is_better else None, event
 
 
-def mend(
-    net: nn.Module,
-    look: Look,
-    loss: Callable[[Tensor, Tensor], Tensor],
-    pixels: PixelTensor,
-    policy: Policy,
-    n_clusters: int,
-    optimizer: torch.optim.Optimizer,
-    *,
-    batch_size: int,
-    seed: int,
-) -> dict[str, float | int]:
-    """Put clusters together anew if that is as steady, and teach the network; return what there is to say.
-
-    `loss` takes rows (B,) and their new labels (B,) to what is to be made small, by changed copies of those images.
-    """
-    order = torch_generator(seed, "mending")
+def regroup_and_teach(trainee: Trainee, n_clusters: int) -> dict[str, float | int]:
+    """Regroup the clusters of a network in training if that is as stable, and teach it; return what there is to say."""
+    order = torch_generator(trainee.begin_teaching(), "mending")  # the stream's name is older than ours for the thing
+    pixels = trainee.pixels
     rows_N = torch.randperm(len(pixels), generator=order)[:_N_TAUGHT]
-    net.eval()
-    labels_N, event = propose(look, pixels, rows_N, policy, n_clusters)
+    trainee.net.eval()
+    labels_N, event = propose(trainee.probe, pixels, rows_N, trainee.policy, n_clusters)
     if labels_N is None:
         return event
-    net.train()
+    trainee.net.train()
     run_epoch(
-        lambda place_B: loss(rows_N[place_B], labels_N[place_B.to(labels_N.device)]),
-        shuffled_batches(len(rows_N), min(batch_size, len(rows_N)), order, drop_last=True),
-        optimizer,
-        what="teaching clusters put together anew",
+        lambda place_B: trainee.teaching_loss(rows_N[place_B], labels_N[place_B.to(labels_N.device)]),
+        shuffled_batches(len(rows_N), min(trainee.batch_size, len(rows_N)), order, drop_last=True),
+        trainee.optimizer,
+        what="teaching regrouped clusters",
         total=len(rows_N),
     )
-    distributed.average_buffers(net)
+    distributed.average_buffers(trainee.net)
     return event

@@ -18,7 +18,7 @@ Where we differ from the papers:
   Then the result is the run as it was, and a warning says so.
 - Batch normalisation takes the statistics for prediction from the images as they are, once per epoch: those of strong
   views would not fit them.
-- Off by default: the labels may be mended first (`mend`), which is ours.
+- Off by default: the labels may be regrouped first (`regroup`), which is ours.
 - The learning rate is not published for SeCu; ours is 0.01, falling as a cosine.
 """
 
@@ -55,15 +55,24 @@ from selfsort.learning.checkpoint import (
 from selfsort.learning.encode import check_request
 from selfsort.learning.epoch import EpochStats, run_epoch
 from selfsort.learning.seeds import torch_generator
-from selfsort.types import I64, Arrays, Assignment, Clustering, Images, Method, NetworkModel, Snapshot, State
-
-NAME = "self-label"
+from selfsort.types import (
+    I64,
+    Arrays,
+    Assignment,
+    Clustering,
+    FinishedRun,
+    Images,
+    NetworkModel,
+    Snapshot,
+    Stage,
+    State,
+)
 
 _MAX_SHARPNESS = 100.0
 """Images all alike are never told apart; a power beyond this would only amplify rounding."""
 
 _NUDGED: Policy = (Affine(rotate=15.0, translate=0.1, zoom=(0.85, 1.15)),)
-"""Changes that labels must survive, for mending them."""
+"""Augmentation that labels must survive, for regrouping."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +85,7 @@ class SelfLabelConfig(Config):
     min_agreement: float = setting(
         0.8, "share of the run's labels to be repeated after the warm-up, else none is changed"
     )
-    mend: bool = setting(False, "first put clusters together anew where they are as steady; not in the papers", "ours")
+    regroup: bool = setting(False, "first regroup clusters where that is as stable; not in the papers", "ours")
     balanced: bool = setting(False, "weigh images by 1/frequency of their cluster in the batch, as SCAN does", "code")
     batch_size: int = setting(1024, "images per step", "paper")
     optimizer: Literal["sgd", "adam"] = setting("sgd", "adam is SCAN's", "paper")
@@ -240,7 +249,7 @@ class _Run:
         self, model: NetworkModel, images: Images, config: SelfLabelConfig, device: torch.device, seed: int
     ) -> None:
         self.images, self.config, self.device = images, config, device
-        self.net = Refined(model.network()).to(device)
+        self.net = Refined(copy.deepcopy(model.network())).to(device)  # the run stays as it is
         weights = list(self.net.parameters())
         self.optimizer: torch.optim.Optimizer = (
             torch.optim.SGD(weights, config.lr, momentum=config.momentum, weight_decay=config.weight_decay)
@@ -250,28 +259,28 @@ class _Run:
         self.shuffling = torch_generator(seed, "batches")
         self.viewing = torch_generator(seed, "views", device)
         self.before_N = torch.zeros(0, dtype=torch.int64)  # labels of the run that is refined
-        self.fixed_N = torch.zeros(0, dtype=torch.int64)  # the same, or mended; learned from at first
+        self.fixed_N = torch.zeros(0, dtype=torch.int64)  # the same, or regrouped; learned from at first
         self.latest_N = torch.zeros(0, dtype=torch.int64)  # answers to the weak views, as last seen
         self.epoch = 0
 
     def ask(self) -> dict[str, float | int]:
-        """Keep what the network says before anything is trained, and make half of it sure; mend it if that is set."""
+        """Keep what the network says before anything is trained, and make half of it sure; regroup it if set."""
         found = look(self.net, self.images, self.device)
         self.net.get_buffer("sharpness").fill_(sharpness_for(torch.from_numpy(found.soft), self.config.threshold))
         self.before_N = self.fixed_N = torch.from_numpy(found.labels)
         self.latest_N = self.before_N.clone()
-        return self.mend() if self.config.mend else {}
+        return self.regroup() if self.config.regroup else {}
 
-    def mend(self) -> dict[str, float | int]:
+    def regroup(self) -> dict[str, float | int]:
         """Keep better labels than the network's own, if there are any."""
 
-        def label(x_BCHW: Tensor) -> tuple[Tensor, Tensor]:
+        def probe(x_BCHW: Tensor) -> tuple[Tensor, Tensor]:
             soft_BK, features_BD = self.net(x_BCHW)
             return soft_BK.argmax(dim=1), features_BD
 
         self.net.eval()
         pixels = PixelTensor(self.images, self.device)
-        labels_N, event = propose(label, pixels, torch.arange(len(pixels)), _NUDGED, self.config.n_clusters)
+        labels_N, event = propose(probe, pixels, torch.arange(len(pixels)), _NUDGED, self.config.n_clusters)
         if labels_N is not None:
             self.fixed_N = labels_N.cpu()
         return event
@@ -352,8 +361,8 @@ class _Run:
         return y_B, is_sure_B
 
 
-def train_from(
-    model: NetworkModel,
+def train(
+    run: FinishedRun,
     images: Images,
     config: SelfLabelConfig,
     *,
@@ -361,33 +370,33 @@ def train_from(
     seed: int,
     resume: State | None = None,
 ) -> Iterator[Snapshot]:
-    """Refine the model of a finished run; one snapshot per epoch."""
-    original = copy.deepcopy(model.network())  # training changes the model's own weights
-    run, is_over = _Run(model, images, config, device, seed), False
+    """Refine the network of a finished run; one snapshot per epoch."""
+    model = network_of(run)
+    now, is_over = _Run(model, images, config, device, seed), False
     first: dict[str, float | int] = {}
     if resume is None:
-        first = run.ask()
+        first = now.ask()
     else:
-        run.load(resume)
-    while run.epoch < config.epochs and not is_over:
-        before_N = run.latest_N.clone()
-        stats, share = run.train_epoch()
-        run.epoch += 1
-        phase = "fixed labels" if run.epoch <= config.warmup else "own labels"
-        changed = float((before_N != run.latest_N).double().mean())
+        now.load(resume)
+    while now.epoch < config.epochs and not is_over:
+        before_N = now.latest_N.clone()
+        stats, share = now.train_epoch()
+        now.epoch += 1
+        phase = "fixed labels" if now.epoch <= config.warmup else "own labels"
+        changed = float((before_N != now.latest_N).double().mean())
         event = {"phase": phase, **stats.event(), "learned_from": share, "changed": changed, **first}
         first = {}
-        event["sharpness"] = float(run.net.get_buffer("sharpness"))
+        event["sharpness"] = float(now.net.get_buffer("sharpness"))
         warnings: tuple[str, ...] = ()
-        if run.epoch == config.warmup:
-            event["agreement"] = agreement = run.calibrate()
+        if now.epoch == config.warmup:
+            event["agreement"] = agreement = now.calibrate()
             is_over = agreement < config.min_agreement
         if is_over:
-            run.net = Refined(original).to(device)
+            now.net = Refined(copy.deepcopy(model.network())).to(device)
             warnings = (_too_little(agreement, config),)
-        result = _result(run) if is_over or run.epoch == config.epochs else None
-        labels: I64 = run.latest_N.numpy().copy() if result is None else result.labels
-        yield Snapshot(run.epoch, config.epochs, labels, event, run.state, result, warnings=warnings)
+        result = _result(now) if is_over or now.epoch == config.epochs else None
+        labels: I64 = now.latest_N.numpy().copy() if result is None else result.labels
+        yield Snapshot(now.epoch, config.epochs, labels, event, now.state, result, warnings=warnings)
 
 
 def _too_little(agreement: float, config: SelfLabelConfig) -> str:
@@ -409,7 +418,7 @@ class SelfLabelModel:
 
     def __init__(self, model: NetworkModel, state: State, device: torch.device) -> None:
         self.shape, self.device = saved_shape(state), device
-        self.net = Refined(model.network()).to(device)
+        self.net = Refined(copy.deepcopy(model.network())).to(device)
         unpack_module("net", self.net, state.arrays)
         self.net.eval()
 
@@ -423,25 +432,23 @@ class SelfLabelModel:
         return self.net.eval()
 
 
-def train(
-    images: Images, config: SelfLabelConfig, *, device: torch.device, seed: int, resume: State | None = None
-) -> Iterator[Snapshot]:
-    """Refuse: there is nothing to refine without a finished run."""
-    raise InvalidInput(
-        "self-labelling refines a finished run, and none was given. Expected one. Use selfsort fit --self-label RUN."
-    )
+def network_of(run: FinishedRun) -> NetworkModel:
+    """Return the model of a run, which must be one network."""
+    if not isinstance(run.model, NetworkModel):
+        raise InvalidInput(
+            f"{run.method} does not label images by a network alone, so its runs cannot be refined by self-labelling. "
+            "Expected a run of a method such as secu, dac or gatcluster. Give such a run."
+        )
+    return run.model
 
 
-def restore(config: SelfLabelConfig, state: State, *, device: torch.device) -> SelfLabelModel:
-    """Refuse: the network's form is that of the run that was refined."""
-    raise InvalidInput(
-        "a self-labelled model cannot be rebuilt without the run it came from. Expected its folder started_from. "
-        "Restore the run folder, or fit again."
-    )
+def restore(run: FinishedRun, config: SelfLabelConfig, state: State, *, device: torch.device) -> SelfLabelModel:
+    """Rebuild the refined model; the form of its network is that of the run that was refined."""
+    return SelfLabelModel(network_of(run), state, device)
 
 
-METHOD = Method(
-    name=NAME,
+STAGE = Stage(
+    name="self-label",
     summary="refine a finished run: train its network on its own confident answers",
     source="Van Gansbeke et al.: SCAN, ECCV 2020; Qian, ICCV 2023",
     config=SelfLabelConfig,
@@ -450,4 +457,3 @@ METHOD = Method(
     is_inductive=True,
     is_shareable=True,
 )
-"""Not in METHODS: it cannot start by itself. `api.continued` gives it the run to refine."""

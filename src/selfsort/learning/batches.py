@@ -8,21 +8,26 @@ import torch
 from torch import Tensor
 
 from selfsort.learning.checkpoint import borrow
-from selfsort.nets.norm import even_light
+from selfsort.nets.norm import standardised
 from selfsort.types import Images
 
 
+def from_bytes(bytes_BCHW: Tensor) -> Tensor:
+    """Scale bytes to [0, 1], in torch's default precision, which is that of a new network."""
+    return bytes_BCHW.to(torch.get_default_dtype()).mul_(1 / 255)
+
+
 class PixelTensor:
-    """The decoded images as seen by a network: float32 NCHW batches, cut from uint8 on demand.
+    """The decoded images as seen by a network: NCHW batches of floats, cut from uint8 on demand.
 
     The uint8 array is never copied as a whole; a permuted view makes each batch channels-last for free,
     which is the faster layout for convolutions on a CPU.
     """
 
-    def __init__(self, images: Images, device: torch.device, *, is_even: bool = False) -> None:
-        """Borrow the images; with `is_even` their brightness and contrast are made the same."""
+    def __init__(self, images: Images, device: torch.device, *, is_standardised: bool = False) -> None:
+        """Borrow the images; with `is_standardised` their brightness and contrast are made the same."""
         self._bytes_NHWC = borrow(images.pixels)
-        self.device, self.is_even = device, is_even
+        self.device, self.is_standardised = device, is_standardised
 
     def __len__(self) -> int:
         return len(self._bytes_NHWC)
@@ -33,8 +38,8 @@ class PixelTensor:
 
     def floats(self, idx: Tensor) -> Tensor:
         """Return the batch scaled to [0, 1]."""
-        x_BCHW = self.bytes(idx).float().mul_(1 / 255)
-        return even_light(x_BCHW) if self.is_even else x_BCHW
+        x_BCHW = from_bytes(self.bytes(idx))
+        return standardised(x_BCHW) if self.is_standardised else x_BCHW
 
     def chunks(self, size: int) -> Iterator[Tensor]:
         """Walk over all images in order: index tensors of at most `size`."""

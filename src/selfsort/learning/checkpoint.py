@@ -3,14 +3,41 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.module import register_module_parameter_registration_hook
 
-from selfsort.errors import invalid
+from selfsort.errors import InvalidInput, invalid
 from selfsort.types import Arrays, State
+
+
+@contextmanager
+def weights_within(n_bytes: int) -> Iterator[None]:
+    """Refuse to build a larger network than a file of saved weights can fill.
+
+    The settings of a run folder from a stranger may describe a network that no machine has room for.
+    """
+    left = 2 * n_bytes + 64 * 2**20  # a small file may describe what is not saved, such as a decoder
+
+    def count(module: nn.Module, name: str, weight: nn.Parameter) -> None:
+        nonlocal left
+        left -= 0 if weight is None else weight.nbytes
+        if left < 0:
+            raise InvalidInput(
+                "the run's settings describe a larger network than its saved weights can fill. Expected those that "
+                "selfsort fit wrote. The run folder was changed or damaged; train again."
+            )
+
+    hook = register_module_parameter_registration_hook(count)
+    try:
+        yield
+    finally:
+        hook.remove()
 
 
 def pack_module(prefix: str, module: nn.Module) -> Arrays:

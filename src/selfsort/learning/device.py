@@ -25,6 +25,8 @@ def choose_device(name: str = "auto") -> torch.device:
         return torch.device("cpu")
     try:
         device = torch.device(name)
+        if device.type not in ("cpu", "cuda", "mps"):  # others compute nothing, or not what the methods need
+            raise RuntimeError("no device to train on")
         torch.empty(1, device=device)
     except (RuntimeError, AssertionError) as error:
         reason = str(error).splitlines()[0]

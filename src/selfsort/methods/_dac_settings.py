@@ -38,23 +38,21 @@ class DACConfig(Config):
     repeats: int = setting(1, "times each mini-batch is trained on in a row; 2 for other data than MNIST", "code")
     batch_size: int = setting(128, "images per step; the paper has 32", "code")
     lr: float = setting(0.001, "learning rate of RMSProp", "paper")
-    schedule: Literal["constant", "cosine"] = setting(
-        "constant", "of the learning rate; cosine falls to 0", "code; cosine ours"
+    bn_targets: Literal["batch", "running"] = setting(
+        "batch", "statistics for targets: the batch's or the running ones", "code"
     )
-    starts: int = setting(1, "random starts, of which the steadiest goes on; not in the paper", "ours")
-    start_pools: int = setting(10, "pools that each start is trained on, if there are several", "ours")
-    mend_every: int = setting(0, "pools between exchanges of a bad cut for a better one; 0: none", "ours")
-    bn_targets: Literal["batch", "running"] = setting("batch", "statistics for targets: the batch's or learned", "code")
-    bn_eval: Literal["running", "batch"] = setting("running", "statistics for labels: learned, or the batch's (code)")
+    bn_eval: Literal["running", "batch"] = setting(
+        "running", "statistics for labels: the running ones, or the batch's (code)"
+    )
     rotate: float = setting(10.0, "turn training images by up to so many degrees", "code")
-    shift: float = setting(0.1, "move them by up to this share of the side", "code")
+    translate: float = setting(0.1, "move them by up to this share of the side", "code")
     zoom: float = setting(0.05, "stretch each axis by up to this share", "code")
     channel_shift: float = setting(0.05, "brighten each channel by up to this share", "code")
     flip: Literal["auto", "on", "off"] = setting("auto", "mirror half of them; auto: colour yes, gray no", "code")
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("width", "epochs", "inner_epochs", "repeats", "starts", "start_pools"):
+        for name in ("width", "epochs", "inner_epochs", "repeats"):
             self.require(name, getattr(self, name) >= 1, "be at least 1")
         for name in ("pool_size", "batch_size"):
             self.require(name, getattr(self, name) >= 2, "be at least 2, for batch normalisation")
@@ -63,7 +61,7 @@ class DACConfig(Config):
         self.require("upper", self.upper > self.lower, f"be above lower ({self.lower:g})")
         for name in ("eta", "lr"):
             self.require(name, getattr(self, name) > 0, "be positive")
-        for name in ("aux_weight", "entropy_weight", "mend_every", "rotate", "shift", "channel_shift"):
+        for name in ("aux_weight", "entropy_weight", "rotate", "translate", "channel_shift"):
             self.require(name, getattr(self, name) >= 0, "be at least 0")
         self.require("channel_shift", self.channel_shift <= 1, "be at most 1")
         self.require("zoom", 0 <= self.zoom < 1, "be at least 0 and below 1")
@@ -73,8 +71,8 @@ def view_policy(config: DACConfig, channels: int) -> Policy:
     """List the changes of training images."""
     zoom = (1 - config.zoom, 1 + config.zoom)
     policy: list[Primitive] = []
-    if config.rotate or config.shift or config.zoom:
-        policy.append(Affine(rotate=config.rotate, translate=config.shift, zoom=zoom))
+    if config.rotate or config.translate or config.zoom:
+        policy.append(Affine(rotate=config.rotate, translate=config.translate, zoom=zoom))
     if config.channel_shift:
         policy.append(ChannelShift(amount=config.channel_shift))
     if config.flip == "on" or (config.flip == "auto" and channels == 3):

@@ -27,8 +27,6 @@ class FCAEConfig(Config):
     batch_size: int = setting(128, "images per step, in both stages")
     n_restarts: int = setting(20, "starts of k-means; the one with the smallest inertia wins")
     v: float = setting(1.0, "degrees of freedom of the scores", "paper")
-    feature_scale: float = setting(1.0, "factor on the features; larger makes scores surer")
-    noise: float = setting(0.0, "share of the pixels blacked out in stage I, as denoising auto-encoders do")
     rotate: float = setting(0.0, "turn training images at random by up to so many degrees, in both stages")
     translate: float = setting(0.0, "move training images at random by up to this share of the side, in both stages")
     zoom: float = setting(0.0, "stretch each axis of training images by up to this share, in both stages")
@@ -39,10 +37,9 @@ class FCAEConfig(Config):
         self.require("ae_epochs", self.ae_epochs >= 0, "be at least 0")
         self.require("n_restarts", self.n_restarts >= 1, "be at least 1")
         self.require("batch_size", self.batch_size >= 2, "be at least 2, for batch normalisation")
-        for name in ("ae_lr", "v", "feature_scale"):
+        for name in ("ae_lr", "v"):
             self.require(name, getattr(self, name) > 0, "be positive")
-        for name in ("noise", "zoom"):
-            self.require(name, 0 <= getattr(self, name) < 1, "be at least 0 and below 1")
+        self.require("zoom", 0 <= self.zoom < 1, "be at least 0 and below 1")
         for name in ("rotate", "translate"):
             self.require(name, getattr(self, name) >= 0, "be at least 0")
 

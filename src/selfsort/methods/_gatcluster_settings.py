@@ -19,31 +19,23 @@ class GATClusterConfig(Config):
     repeats: int = setting(8, "passes of step 2 over each large batch", "code")
     iterations: int = setting(6000, "large batches in all", "code")
     eval_every: int = setting(5, "large batches between looks at all images", "code")
-    starts: int = setting(1, "random starts, of which the steadiest goes on; not in the paper", "ours")
-    start_iterations: int = setting(50, "large batches that each start is trained on, if there are several", "ours")
     lr: float = setting(1e-3, "learning rate of Adam", "paper")
-    schedule: Literal["constant", "cosine"] = setting(
-        "constant", "of the learning rate; cosine falls to 0", "paper; cosine ours"
-    )
-    TI: bool = setting(True, "task: a changed image keeps its label (transformation invariance)", "paper")
-    SM: bool = setting(True, "task: pairs are alike or different (separability maximisation)", "paper")
-    EA: bool = setting(True, "task: all clusters are used (entropy analysis)", "paper")
-    AM: bool = setting(True, "task: attention says the same (attention mapping); off drops the module", "paper")
-    w_ti: float = setting(5.0, "weight of TI", "paper")
-    w_sm: float = setting(1.0, "weight of SM", "paper")
-    w_ea: float = setting(3.0, "weight of EA", "paper")
-    w_am: float = setting(5.0, "weight of AM", "paper")
+    w_ti: float = setting(5.0, "weight of TI: an augmented image keeps its label (transformation invariance)", "paper")
+    w_sm: float = setting(1.0, "weight of SM: pairs are alike or different (separability maximisation)", "paper")
+    w_ea: float = setting(3.0, "weight of EA: all clusters are used (entropy analysis)", "paper")
+    w_am: float = setting(5.0, "weight of AM: attention says the same (attention mapping); 0 drops the module", "paper")
     entropy_batch: int = setting(0, "images over which EA averages; 0: those of the small batch", "code")
     kmeans_on: Literal["ta", "l", "features"] = setting(
         "ta", "what k-means sees in step 1: targets, label features, or features of the image module", "code; ours"
     )
     n_restarts: int = setting(20, "starts of k-means in step 1", "code")
-    mend_every: int = setting(0, "large batches between exchanges of a bad cut for a better one; 0: none", "ours")
     bn_targets: Literal["running", "batch"] = setting(
-        "running", "statistics for targets: learned ones, or those of the m1 images at hand", "code; batch ours"
+        "running", "statistics for targets: the running ones, or those of the m1 images at hand", "code; batch ours"
     )
-    bn_eval: Literal["learned", "unchanged"] = setting(
-        "learned", "statistics for labels: learned from changed images, or taken from unchanged ones", "code; ours"
+    bn_eval: Literal["running", "refreshed"] = setting(
+        "running",
+        "statistics for labels: the running ones, of augmented images, or refreshed on the originals",
+        "code; refreshed ours",
     )
     min_share: float = setting(0.1, "smallest cluster of k-means that is trusted, as a share of M / k", "code")
     arch: Literal["auto", "stl", "dog-96", "dog-128", "cifar", "small"] = setting(
@@ -56,10 +48,10 @@ class GATClusterConfig(Config):
     label_relu: bool = setting(False, "ReLU after the label module's convolution (ImageNet-10: on)", "code")
     a0: float = setting(0.1, "width of the bump at delta = 1; the paper prints 0.05, its code has 0.1", "code")
     tied: bool = setting(False, "use delta for mu_y as well, as the released code does", "code")
-    grey: bool = setting(True, "the network sees gray images; colour is changed before", "paper")
+    gray: bool = setting(True, "the network sees gray images; colour is changed before", "paper")
     mean: tuple[float, ...] = setting((0.0,), "subtracted from the pixels, one number or one per channel", "code")
     std: tuple[float, ...] = setting((1.0,), "divides the pixels, one number or one per channel", "code")
-    even_light: bool = setting(False, "bring images to one brightness and contrast before they are changed", "ours")
+    standardise: bool = setting(False, "bring images to one brightness and contrast before augmentation", "ours")
     flip: Literal["auto"] | float = setting("auto", "chance of mirroring; auto: 0.5, or 0 if images come gray", "code")
     jitter: float = setting(0.3, "brightness and contrast change by up to this factor", "code")
     hue: float = setting(0.2, "hue turns by up to this share of the circle", "code")
@@ -74,19 +66,19 @@ class GATClusterConfig(Config):
         for name in ("M", "m2"):
             self.require(name, getattr(self, name) >= 2, "be at least 2, for batch normalisation")
         self.require("M", self.n_clusters <= self.M, f"be at least the number of clusters ({self.n_clusters})")
-        for name in ("m1", "repeats", "iterations", "eval_every", "starts", "start_iterations", "n_restarts"):
+        for name in ("m1", "repeats", "iterations", "eval_every", "n_restarts"):
             self.require(name, getattr(self, name) >= 1, "be at least 1")
         for name in ("lr", "width", "a0"):
             self.require(name, getattr(self, name) > 0, "be positive")
-        for name in ("w_ti", "w_sm", "w_ea", "w_am", "min_share", "entropy_batch", "map_side", "mend_every"):
+        for name in ("w_ti", "w_sm", "w_ea", "w_am", "min_share", "entropy_batch", "map_side"):
             self.require(name, getattr(self, name) >= 0, "be at least 0")
-        self.require("mend_every", self.mend_every % self.eval_every == 0, f"be a multiple of {self.eval_every}")
         for name in ("mean", "std"):
-            n_allowed = (1,) if self.grey else (1, 3)
+            n_allowed = (1,) if self.gray else (1, 3)
             self.require(name, len(getattr(self, name)) in n_allowed, "hold one number, or three for colour")
         self.require("std", min(self.std) > 0, "be positive")
         self.require("flip", self.flip == "auto" or 0 <= self.flip <= 1, "be auto or between 0 and 1")
-        self.require("TI", self.TI or self.SM or self.AM, "be on if SM and AM are off", "Leave one of them on.")
+        has_task = self.w_ti > 0 or self.w_sm > 0 or self.w_am > 0
+        self.require("w_ti", has_task, "be above 0 if w_sm and w_am are 0", "Leave one of them above 0.")
         view_policy(self, 3)  # refuses changes that cannot be made
 
 

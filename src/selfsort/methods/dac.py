@@ -18,8 +18,7 @@ Where we differ from the paper:
   normalisation uses the statistics of the batch for them (`bn_targets`), the learned ones for prediction (`bn_eval`).
 - Mini-batches of 128, the scripts' for MNIST; the paper has 32. Pools and batches are cut evenly, so none is tiny.
 - The scripts also multiply pixels by a constant while training; the first batch normalisation would undo it.
-- Off by default and not in the paper: the scripts' `aux_weight`, and `entropy_weight`, `starts` and
-  `mend_every`, which are ours.
+- Off by default and not in the paper: the scripts' `aux_weight`, and `entropy_weight`, which is ours.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping
-from functools import partial
+from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -38,9 +37,6 @@ from torch import Tensor, nn
 from selfsort import distributed
 from selfsort.augment.policy import augment
 from selfsort.errors import InvalidInput
-from selfsort.improve.multistart import train_steadiest
-from selfsort.improve.regroup import is_due, mend
-from selfsort.improve.stability import judge_by
 from selfsort.learning.batches import PixelTensor
 from selfsort.learning.checkpoint import (
     pack_generator,
@@ -54,12 +50,12 @@ from selfsort.learning.checkpoint import (
 )
 from selfsort.learning.encode import check_request
 from selfsort.learning.epoch import run_epoch
-from selfsort.learning.rates import set_rate
 from selfsort.learning.seeds import seeded_init, torch_generator
+from selfsort.learning.trainee import Trainee
 from selfsort.methods._dac_settings import DACConfig, view_policy
 from selfsort.nets.labelnet import LAYERS, LabelNet, plan_network, restrain
 from selfsort.nets.norm import batch_statistics
-from selfsort.types import F32, I64, Arrays, Assignment, Clustering, Images, Method, Snapshot, State
+from selfsort.types import F32, I64, Arrays, Assignment, Clustering, Images, Improvable, Method, Snapshot, State
 
 __all__ = ["METHOD", "DACConfig", "DACModel", "restore", "train", "view_policy"]
 
@@ -213,7 +209,7 @@ class _Run:
 
     def __init__(self, images: Images, config: DACConfig, device: torch.device, seed: int) -> None:
         self.images, self.config, self.device = images, config, device
-        self.pixels = PixelTensor(images, device)
+        self.pixels, self.batch_size = PixelTensor(images, device), config.batch_size
         mean = (images.pixels.mean(axis=(0, 1, 2), dtype=np.float64) / 255).tolist() if config.centre else None
         with seeded_init(seed):
             self.net = build_network(images.shape, config, mean).to(device)
@@ -249,7 +245,7 @@ class _Run:
 
     def snapshot(self, phase: str, event: Mapping[str, Any], **rest: Any) -> Snapshot:
         self.step += 1
-        total = _n_snapshots(len(self.images), self.config)
+        total = 1 + self.n_epochs * len(evenly(self.order, self.config.pool_size))
         return Snapshot(self.step, total, self.labels, {"phase": phase, **event}, self.state, **rest)
 
     def evaluate(self) -> F32:
@@ -304,8 +300,6 @@ class _Run:
             for batch in itertools.repeat(part, config.repeats)
         )
         n_pools = len(evenly(self.order, config.pool_size))
-        if config.schedule == "cosine":
-            set_rate(self.optimizer, config.lr, (self.epoch + self.pool / n_pools) / self.n_epochs)
         what = f"epoch {self.epoch + 1} of {self.n_epochs}, pool {self.pool + 1} of {n_pools}"
         total = n * config.inner_epochs * config.repeats
         stats = run_epoch(step, batches, self.optimizer, what=what, total=total)
@@ -313,45 +307,34 @@ class _Run:
         self.selected, self.positive = self.selected + selected, self.positive + positive
         return {**stats.event(), "selected_fraction": selected, "positive_fraction": positive}
 
-    def mend(self) -> dict[str, float | int]:
-        """Exchange a bad cut for a better one if there is any."""
+    # What `Trainee` asks for beyond that.
 
-        def look(x_BCHW: Tensor) -> tuple[Tensor, Tensor]:
-            return self.net(x_BCHW).argmax(dim=1), self.net.pooled(x_BCHW)
+    def probe(self, x_BCHW: Tensor) -> tuple[Tensor, Tensor]:
+        return self.net(x_BCHW).argmax(dim=1), self.net.pooled(x_BCHW)
 
-        def loss(rows_B: Tensor, labels_B: Tensor) -> Tensor:
-            x_BCHW = augment(self.pixels.floats(rows_B), self.policy, self.moving)
-            return F.cross_entropy(self.net(x_BCHW), labels_B)
+    def begin_teaching(self) -> int:
+        return self.step - 1
 
-        return mend(
-            self.net, look, loss, self.pixels, self.policy, self.config.n_clusters, self.optimizer,
-            batch_size=self.config.batch_size, seed=self.step,
-        )  # fmt: skip
+    def teaching_loss(self, rows_B: Tensor, labels_B: Tensor) -> Tensor:
+        x_BCHW = augment(self.pixels.floats(rows_B), self.policy, self.moving)
+        return F.cross_entropy(self.net(x_BCHW), labels_B)
+
+    def retake(self, snapshot: Snapshot) -> Snapshot:
+        activations = self.evaluate()
+        return replace(snapshot, labels=self.labels, history=_stage(activations) if snapshot.history else {})
+
+
+def open_trainee(images: Images, config: DACConfig, *, device: torch.device, seed: int, state: State) -> Trainee:
+    """Return the training as it was saved."""
+    run = _Run(images, config, device, seed)
+    run.load(state)
+    return run
 
 
 def train(
     images: Images, config: DACConfig, *, device: torch.device, seed: int, resume: State | None = None
 ) -> Iterator[Snapshot]:
     """Yield a snapshot for the start and each pool; the last pool of an epoch labels all images afresh."""
-    build, policy = partial(build_network, images.shape, config), view_policy(config, images.shape[2])
-    return train_steadiest(
-        partial(_train_once, images, config, device),
-        judge_by(build, LabelNet.forward, PixelTensor(images, device), policy, config.n_clusters),
-        n_starts=config.starts,
-        n_steps=1 + config.start_pools,
-        n_total=_n_snapshots(len(images), config),
-        seed=seed,
-        resume=resume,
-    )
-
-
-def _n_snapshots(n_images: int, config: DACConfig) -> int:
-    return 1 + count_epochs(config) * len(evenly(torch.arange(n_images), config.pool_size))
-
-
-def _train_once(
-    images: Images, config: DACConfig, device: torch.device, seed: int, resume: State | None
-) -> Iterator[Snapshot]:
     run = _Run(images, config, device, seed)
     if resume is None:
         yield run.snapshot("start", {}, history=_stage(run.evaluate()))
@@ -366,9 +349,6 @@ def _train_once(
         for pool_P in pools[run.pool :]:
             event = run.learn_pool(pool_P, thresholds)
             run.pool += 1
-            if is_due(run.epoch * len(pools) + run.pool, run.n_epochs * len(pools), config.mend_every):
-                event |= run.mend()
-                run.evaluate()
             if run.pool < len(pools):
                 yield run.snapshot("pool", event)
         run.epoch, run.pool = run.epoch + 1, 0
@@ -478,4 +458,5 @@ METHOD = Method(
     restore,
     is_inductive=True,
     is_shareable=True,
+    improvable=Improvable(open_trainee, "pools", lambda config, step: max(0, step - 1)),
 )

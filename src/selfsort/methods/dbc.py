@@ -16,12 +16,12 @@ Shape letters: N images, B batch, D features, K clusters.
 
 Where we differ from the paper:
 - It names no optimiser, rates, epochs, batch size, scaling or restarts. Ours were chosen without labels, one set for
-  all data sets; docs/methods/dbc.md tells how.
+  all data sets; docs/experiments/dbc.md tells how.
 - Both stages are as long as a number of steps needs, not of epochs, and their learning rates fall along a cosine.
 - Batch normalisation keeps its statistics in stage II (`freeze_bn`), so that scores and targets come from one function.
 - Training stops when fewer than 0.1 % of the labels change in an epoch; the paper waits for none.
 - The labels logged in stage I are a quick look, not k-means on all images: see `_dbc_history.glance`.
-- Off by default and not in the paper: `noise`, `rotate`, `translate`, `zoom`, `restore`, `still_share`, `rec_weight`.
+- Off by default and not in the paper: `rotate`, `translate`, `zoom`, `restore`, `still_share`, `rec_weight`.
 - `dec` trains its auto-encoder end to end; the original stacks denoising layers one by one.
 """
 
@@ -60,7 +60,7 @@ from selfsort.methods._dbc_settings import DBCConfig, DECConfig, FCAEConfig
 from selfsort.nets.autoencoder import ARCHITECTURES, FCAE, AutoEncoder, DenseAE, plan_stages
 from selfsort.types import F32, I64, Arrays, Assignment, Clustering, Images, Method, Snapshot, State
 
-__all__ = ["METHODS", "DBCConfig", "DBCModel", "DECConfig", "FCAEConfig", "restore", "train"]
+__all__ = ["DBC", "DEC", "FCAE_KMEANS", "DBCConfig", "DBCModel", "DECConfig", "FCAEConfig", "restore", "train"]
 
 _MIN_SIZE = 1e-8
 """Smallest n_j: an empty cluster would make its column of the target explode."""
@@ -119,7 +119,7 @@ def build_network(shape: tuple[int, int, int], config: FCAEConfig) -> AutoEncode
     return FCAE(shape, plan_stages(*shape[:2]) if config.arch == "auto" else ARCHITECTURES[config.arch])
 
 
-def encode(encoder: nn.Module, images: Images, device: torch.device, scale: float) -> F32:
+def encode(encoder: nn.Module, images: Images, device: torch.device) -> F32:
     """Return the features of all images, in evaluation mode."""
     height, width, _ = images.shape
     # About as many pixels at a time for any image size; divides the 4,096 images that a saved run is predicted in, so
@@ -129,7 +129,7 @@ def encode(encoder: nn.Module, images: Images, device: torch.device, scale: floa
     encoder.eval()
     with torch.inference_mode():
         features = distributed.rows_in_shares(
-            pixels.chunks(chunk), len(pixels), lambda idx: scale * encoder(pixels.floats(idx))
+            pixels.chunks(chunk), len(pixels), lambda idx: encoder(pixels.floats(idx))
         )
     encoder.train(was_training)
     return features
@@ -178,7 +178,7 @@ class _Run:
     def new(cls, images: Images, config: FCAEConfig, device: torch.device, seed: int) -> _Run:
         with seeded_init(seed):
             net = build_network(images.shape, config).to(device)
-        n_features = encode(net.encoder, images.subset(slice(0, 1)), device, 1.0).shape[1]
+        n_features = encode(net.encoder, images.subset(slice(0, 1)), device).shape[1]
         mu = nn.Parameter(torch.zeros(config.n_clusters, n_features, device=device))
         optimizer = torch.optim.Adam(net.parameters(), lr=config.ae_lr)
         shuffling = torch_generator(seed, "batches")
@@ -225,7 +225,7 @@ class _Run:
             self.optimizer = torch.optim.Adam([*trained.parameters(), self.mu], lr=self.config.lr)
 
     def encode(self) -> F32:
-        return encode(self.net.encoder, self.images, self.device, self.config.feature_scale)
+        return encode(self.net.encoder, self.images, self.device)
 
     def log_scores(self, features: F32) -> Tensor:
         return score_all(features, self.mu, self.config.v)
@@ -312,14 +312,6 @@ def _varied(x_BCHW: Tensor, run: _Run) -> Tensor:
     return Affine(rotate=config.rotate, translate=config.translate, zoom=zoom)(x_BCHW, run.corrupting)
 
 
-def _with_noise(x_BCHW: Tensor, run: _Run) -> Tensor:
-    """Black out a share of the pixels, if asked for."""
-    if not run.config.noise:
-        return x_BCHW
-    is_kept_BCHW = torch.rand(x_BCHW.shape, generator=run.corrupting, device=x_BCHW.device) >= run.config.noise
-    return x_BCHW * is_kept_BCHW.to(x_BCHW)
-
-
 def _reconstruct(run: _Run) -> tuple[Tensor, EpochStats]:
     """Stage I, one epoch: Eq. (1). Also returns the features as the network saw the images in passing."""
     net, pixels = run.net.train(), PixelTensor(run.images, run.device)
@@ -330,7 +322,7 @@ def _reconstruct(run: _Run) -> tuple[Tensor, EpochStats]:
             return None
         x_BCHW = pixels.floats(batch_B)
         varied_BCHW = _varied(x_BCHW, run)
-        z_BD, again_BCHW = net(_with_noise(varied_BCHW, run))
+        z_BD, again_BCHW = net(varied_BCHW)
         seen_ND[batch_B.to(run.device)] = z_BD.detach()
         return reconstruction_loss(x_BCHW if run.config.restore else varied_BCHW, again_BCHW)
 
@@ -365,7 +357,7 @@ def _learn_target(run: _Run, config: DBCConfig, r_NK: Tensor, *, is_still: bool)
         x_BCHW = pixels.floats(batch_B)
         varied_BCHW = x_BCHW if is_still else _varied(x_BCHW, run)
         z_BD, again_BCHW = net(varied_BCHW) if config.rec_weight else (net.encoder(varied_BCHW), None)
-        loss = kl_loss(r_NK[batch_B].to(run.device), log_scores(config.feature_scale * z_BD, run.mu, config.v))
+        loss = kl_loss(r_NK[batch_B].to(run.device), log_scores(z_BD, run.mu, config.v))
         if again_BCHW is not None:
             wanted_BCHW = x_BCHW if config.restore else varied_BCHW
             loss = loss + config.rec_weight * reconstruction_loss(wanted_BCHW, again_BCHW)
@@ -404,7 +396,7 @@ class DBCModel:
     def apply(self, images: Images, layer: str = "top") -> Assignment:
         """Return features and scores."""
         check_request(images, self.shape, layer)
-        features = encode(self.encoder, images, self.device, self.config.feature_scale)
+        features = encode(self.encoder, images, self.device)
         return Assignment(features, score_all(features, self.mu, self.config.v).exp().numpy())
 
     def network(self) -> nn.Module:
@@ -417,12 +409,12 @@ class _Scorer(nn.Module):
 
     def __init__(self, encoder: nn.Module, mu_KD: Tensor, config: FCAEConfig) -> None:
         super().__init__()
-        self.encoder, self.scale, self.v = encoder, config.feature_scale, config.v
+        self.encoder, self.v = encoder, config.v
         self.register_buffer("mu", mu_KD)
 
     def forward(self, x_BCHW: Tensor) -> tuple[Tensor, Tensor]:
         """Return scores (B, K) and features (B, D)."""
-        z_BD = self.scale * self.encoder(x_BCHW)
+        z_BD = self.encoder(x_BCHW)
         return log_scores(z_BD, self.get_buffer("mu"), self.v).exp(), z_BD
 
 
@@ -433,7 +425,7 @@ def restore(config: FCAEConfig, state: State, *, device: torch.device) -> DBCMod
 
 _PAPER = "Discriminatively Boosted Image Clustering with Fully Convolutional Auto-Encoders, Pattern Recognition 2018"
 
-METHODS = tuple(
+FCAE_KMEANS, DBC, DEC = (
     Method(name, summary, source, config, train, restore, is_inductive=True, is_shareable=True)
     for name, summary, source, config in (
         (

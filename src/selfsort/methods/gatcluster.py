@@ -18,8 +18,7 @@ Where we differ from the paper and its code:
 - The last iterate is the result; the released code keeps the best one by accuracy against the truth.
 - Cosines are kept within [1e-5, 1 - 1e-5], so that no pair weighs without bound.
 - Images that come gray are not mirrored unless asked for (`flip`); the paper has only colour photographs.
-- Off by default and ours: `bn_targets=batch`, `bn_eval=unchanged`, `kmeans_on=features`, `even_light`,
-  `schedule=cosine`, `starts`, `mend_every`.
+- Off by default and ours: `bn_targets=batch`, `bn_eval=refreshed`, `kmeans_on=features`, `standardise`.
 - Convolutions have no bias, which the batch normalisation behind each of them takes away.
 """
 
@@ -27,10 +26,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 import torch
@@ -40,10 +38,7 @@ from torch import Tensor, nn
 from selfsort import distributed
 from selfsort.augment.policy import augment
 from selfsort.classic.kmeans import kmeans
-from selfsort.improve.multistart import train_steadiest
-from selfsort.improve.regroup import is_due, mend
-from selfsort.improve.stability import judge_by
-from selfsort.learning.batches import PixelTensor, shuffled_batches
+from selfsort.learning.batches import PixelTensor, from_bytes, shuffled_batches
 from selfsort.learning.checkpoint import (
     pack_module,
     pack_optimizer,
@@ -54,12 +49,12 @@ from selfsort.learning.checkpoint import (
 )
 from selfsort.learning.encode import check_request
 from selfsort.learning.epoch import run_epoch
-from selfsort.learning.rates import set_rate
 from selfsort.learning.seeds import derive_seed, seeded_init, torch_generator
+from selfsort.learning.trainee import Trainee
 from selfsort.methods._gatcluster_settings import GATClusterConfig, view_policy
 from selfsort.nets.attention import GATNet, LabelPath, Prepare, plan_network
 from selfsort.nets.norm import batch_statistics, refresh_statistics
-from selfsort.types import F32, Arrays, Assignment, Clustering, Images, Method, Snapshot, State
+from selfsort.types import F32, Arrays, Assignment, Clustering, Images, Improvable, Method, Snapshot, State
 
 __all__ = ["METHOD", "GATClusterConfig", "GATClusterModel", "restore", "train", "view_policy"]
 
@@ -67,7 +62,7 @@ _EPS = 1e-5
 """In norms, balancing denominators, and under every logarithm (released code)."""
 # Kept for the figures: images of a stage, images of each cluster whose attention is shown.
 _N_KEPT, _N_EXAMPLES = 1000, 4
-# Images that the statistics of unchanged images are taken from.
+# Images that fresh statistics are taken from.
 _N_MEASURED = 4000
 
 
@@ -140,15 +135,15 @@ def entropy_loss(l_BK: Tensor, earlier_K: Tensor | None = None, share: float = 1
 
 def build_network(shape: tuple[int, int, int], config: GATClusterConfig) -> GATNet:
     """Build all modules for images of this height, width and channel count."""
-    is_grey = config.grey or shape[2] == 1
-    mean, std = (values if not is_grey else values[:1] for values in (config.mean, config.std))
+    is_gray = config.gray or shape[2] == 1
+    mean, std = (values if not is_gray else values[:1] for values in (config.mean, config.std))
     return GATNet(
         shape,
         plan_network(shape[0], shape[1], config.arch, config.map_side).scaled(config.width),
         config.n_clusters,
-        prepare=Prepare(is_grey, mean, std, is_even=config.even_light),
+        prepare=Prepare(is_gray, mean, std, is_standardised=config.standardise),
         label_relu=config.label_relu,
-        has_attention=config.AM,
+        has_attention=config.w_am > 0,
         attention_kind=config.attention,
         attention_conv=config.attention_conv,
         a0=config.a0,
@@ -176,7 +171,7 @@ def look(net: GATNet, images: Images, device: torch.device, *, with_maps: bool =
     # As many pixels at a time for any image size; divides the 4,096 images that a saved run is predicted in, so that
     # predicting the training images repeats the very same products.
     chunk = 2 ** min(10, max(3, 19 - math.ceil(math.log2(height * width))))
-    pixels, was_training = PixelTensor(images, device, is_even=net.prepare.is_even), net.training
+    pixels, was_training = PixelTensor(images, device, is_standardised=net.prepare.is_standardised), net.training
     net.eval()
     parts = []
     with torch.inference_mode():
@@ -205,7 +200,7 @@ class Pool:
     c: Tensor
     is_guarded: bool
     views: Tensor | None
-    """The changed images as bytes, unless they are changed anew for every small batch."""
+    """The augmented images as bytes, unless they are augmented anew for every small batch."""
 
 
 class _Run:
@@ -216,7 +211,7 @@ class _Run:
 
     def __init__(self, images: Images, config: GATClusterConfig, device: torch.device, seed: int) -> None:
         self.images, self.config, self.device, self.seed = images, config, device, seed
-        self.pixels = PixelTensor(images, device, is_even=config.even_light)
+        self.pixels = PixelTensor(images, device, is_standardised=config.standardise)
         self.policy = view_policy(config, images.shape[2])
         with seeded_init(seed):
             self.net = build_network(images.shape, config).to(device)
@@ -252,15 +247,15 @@ class _Run:
         return order[place * self.n_pool : (place + 1) * self.n_pool]
 
     def label_features(self, rows_M: Tensor) -> Tensor:
-        """Step 1: label features of unchanged images."""
-        return self.of_unchanged(rows_M, self.net.label)
+        """Step 1: label features of images as they are."""
+        return self.of_originals(rows_M, self.net.label)
 
     def all_features(self, rows_M: Tensor) -> tuple[Tensor, Tensor]:
-        """Step 1: label features and features of the image module, of unchanged images."""
-        found = self.of_unchanged(rows_M, lambda x_BCHW: torch.cat(self.net.describe(x_BCHW)[:2], dim=1))
+        """Step 1: label features and features of the image module, of images as they are."""
+        found = self.of_originals(rows_M, lambda x_BCHW: torch.cat(self.net.describe(x_BCHW)[:2], dim=1))
         return found[:, : self.config.n_clusters], found[:, self.config.n_clusters :]
 
-    def of_unchanged(self, rows_M: Tensor, compute: Callable[[Tensor], Tensor]) -> Tensor:
+    def of_originals(self, rows_M: Tensor, compute: Callable[[Tensor], Tensor]) -> Tensor:
         """Compute something of images as they are, in parts of m1, in evaluation mode."""
         self.net.eval()
         is_own = self.config.bn_targets == "batch"
@@ -272,18 +267,18 @@ class _Run:
         # A copy made outside may take part in what is differentiated later.
         return found.clone()
 
-    def change(self, rows_B: Tensor) -> Tensor:
-        """Return changed copies of images, gray where the network wants gray."""
-        return self.net.prepare.grey(augment(self.pixels.floats(rows_B), self.policy, self.views))
+    def augmented(self, rows_B: Tensor) -> Tensor:
+        """Return augmented copies of images, gray where the network wants gray."""
+        return self.net.prepare.gray(augment(self.pixels.floats(rows_B), self.policy, self.views))
 
-    def unchanged_batches(self) -> Iterator[Tensor]:
+    def original_batches(self) -> Iterator[Tensor]:
         """Walk over some images as they are, in parts of equal size."""
         rows = torch.randperm(len(self.images), generator=torch_generator(self.seed, "statistics"))[:_N_MEASURED]
         for part in torch.tensor_split(rows, max(1, len(rows) // self.config.m1)):
             yield self.pixels.floats(part)
 
     def prepare_pool(self, iteration: int) -> Pool:
-        """Step 1: targets of a large batch, and its changed images."""
+        """Step 1: targets of a large batch, and its augmented images."""
         config, rows_M = self.config, self.large_batch(iteration)
         self.views = torch_generator(self.seed, f"views {iteration}", self.device)
         if not config.augment_once:  # else all processes make all views
@@ -296,7 +291,7 @@ class _Run:
             seen_M = balanced_target(l_MK, 2) if config.kmeans_on == "ta" else l_MK
         t_MK, ta_MK = balanced_target(l_MK, 1), balanced_target(l_MK, 2)
         c_M, is_guarded = torch.arange(len(rows_M), device=self.device), False
-        if config.SM:
+        if config.w_sm:
             points: F32 = to_numpy(seen_M)
             seed = derive_seed(self.seed, f"k-means {iteration}")
             found = kmeans(points, config.n_clusters, seed=seed, n_restarts=config.n_restarts).labels
@@ -308,11 +303,11 @@ class _Run:
     def views_of(self, rows_M: Tensor) -> Tensor:
         """Change a large batch once and keep it as bytes: all that grows with M beside label features."""
         height, width, channels = self.images.shape
-        shape = (len(rows_M), 1 if self.net.prepare.is_grey else channels, height, width)
+        shape = (len(rows_M), 1 if self.net.prepare.is_gray else channels, height, width)
         # Filled in place: parts joined at the end would be held twice.
         views = torch.empty(shape, dtype=torch.uint8, device=self.device)
         for part, rows in zip(torch.split(views, self.config.m1), torch.split(rows_M, self.config.m1), strict=True):
-            part.copy_(self.change(rows).mul_(255).round_())
+            part.copy_(self.augmented(rows).mul_(255).round_())
         return views
 
     def small_batches(self, n_pools: int) -> Iterator[Tensor]:
@@ -321,8 +316,6 @@ class _Run:
             distributed.average_buffers(self.net)
             self.pool = self.prepare_pool(iteration)
             self.n_guarded += self.pool.is_guarded
-            if self.config.schedule == "cosine":
-                set_rate(self.optimizer, self.config.lr, iteration / self.config.iterations)
             self.net.train()
             order = torch_generator(self.seed, f"order {iteration}")
             for _ in range(self.config.repeats):
@@ -334,16 +327,16 @@ class _Run:
         assert pool is not None
         idx_B = batch_B.to(self.device)
         l_BK, la_BK = self.net(
-            self.change(pool.rows[batch_B]) if pool.views is None else pool.views[idx_B].float().mul_(1 / 255)
+            self.augmented(pool.rows[batch_B]) if pool.views is None else from_bytes(pool.views[idx_B])
         )
         weighed = []
-        if config.TI:
+        if config.w_ti:
             weighed.append(("similarity", config.w_ti, similarity_loss(l_BK, pool.t[idx_B])))
-        if config.SM:
+        if config.w_sm:
             weighed.append(("relation", config.w_sm, relation_loss(l_BK, relations(pool.c[idx_B]))))
         if la_BK is not None:
             weighed.append(("attention", config.w_am, attention_loss(la_BK, pool.ta[idx_B])))
-        if config.EA:
+        if config.w_ea:
             weighed.append(("entropy", config.w_ea, self.entropy(l_BK, la_BK)))
         for name, _, loss in weighed:
             self.sums[name] = self.sums.get(name, 0.0) + loss.detach()
@@ -378,77 +371,67 @@ class _Run:
         means = {name: float(total) / max(stats.steps, 1) for name, total in self.sums.items()}
         return {**stats.event(), **means, "iteration": self.iteration, "guarded": self.n_guarded}
 
-    def mend(self) -> dict[str, float | int]:
-        """Exchange a bad cut for a better one if there is any."""
-        self.views = torch_generator(self.seed, f"mending {self.iteration}", self.device)
-        distributed.own_stream(self.views)
-
-        def look(x_BCHW: Tensor) -> tuple[Tensor, Tensor]:
-            l_BK, features_BD, _ = self.net.describe(x_BCHW)
-            return l_BK.argmax(dim=1), features_BD
-
-        def loss(rows_B: Tensor, labels_B: Tensor) -> Tensor:
-            both = [found for found in self.net(self.change(rows_B)) if found is not None]
-            return torch.stack([F.nll_loss(found.clamp(min=_EPS).log(), labels_B) for found in both]).sum()
-
-        return mend(
-            self.net, look, loss, self.pixels, self.policy, self.config.n_clusters, self.optimizer,
-            batch_size=self.batch_size, seed=derive_seed(self.seed, f"mending {self.iteration}"),
-        )  # fmt: skip
-
     def refresh(self) -> None:
-        """Take the statistics of batch normalisation from unchanged images, where that is asked for."""
-        if self.config.bn_eval == "unchanged":
-            refresh_statistics(self.net, self.unchanged_batches())
+        """Take the statistics of batch normalisation from images as they are, where that is asked for."""
+        if self.config.bn_eval == "refreshed":
+            refresh_statistics(self.net, self.original_batches())
+
+    def snapshot(self, event: Mapping[str, float | int | str]) -> Snapshot:
+        """Look at all images."""
+        is_last = self.iteration >= self.config.iterations
+        seen = look(self.net, self.images, self.device)
+        event = {**event, "sureness": float(seen.soft.max(axis=1).mean())}
+        if seen.parameters.size:
+            event["mean_delta"] = float(seen.parameters[:, 2].mean())
+        return Snapshot(
+            step=self.step,
+            total=-(-self.config.iterations // self.config.eval_every),
+            labels=seen.soft.argmax(axis=1).astype(np.int64),
+            event=event,
+            state=self.state,
+            result=_result(self, seen) if is_last else None,
+            history=_stage(seen) if is_last or self.step.bit_count() == 1 else {},
+        )
+
+    # What `Trainee` asks for beyond that.
+
+    def probe(self, x_BCHW: Tensor) -> tuple[Tensor, Tensor]:
+        l_BK, features_BD, _ = self.net.describe(x_BCHW)
+        return l_BK.argmax(dim=1), features_BD
+
+    def begin_teaching(self) -> int:
+        stream = f"mending {self.iteration}"  # older than our name for the thing
+        self.views = torch_generator(self.seed, stream, self.device)
+        distributed.own_stream(self.views)
+        return derive_seed(self.seed, stream)
+
+    def teaching_loss(self, rows_B: Tensor, labels_B: Tensor) -> Tensor:
+        both = [found for found in self.net(self.augmented(rows_B)) if found is not None]
+        return torch.stack([F.nll_loss(found.clamp(min=_EPS).log(), labels_B) for found in both]).sum()
+
+    def retake(self, snapshot: Snapshot) -> Snapshot:
+        self.refresh()
+        return self.snapshot(snapshot.event)
+
+
+def open_trainee(images: Images, config: GATClusterConfig, *, device: torch.device, seed: int, state: State) -> Trainee:
+    """Return the training as it was saved."""
+    run = _Run(images, config, device, seed)
+    run.load(state)
+    return run
 
 
 def train(
     images: Images, config: GATClusterConfig, *, device: torch.device, seed: int, resume: State | None = None
 ) -> Iterator[Snapshot]:
     """Yield a snapshot after every `eval_every` large batches."""
-    build, policy = partial(build_network, images.shape, config), view_policy(config, images.shape[2])
-    pixels = PixelTensor(images, device, is_even=config.even_light)
-    return train_steadiest(
-        partial(_train_once, images, config, device),
-        judge_by(build, GATNet.label, pixels, policy, config.n_clusters),
-        n_starts=config.starts,
-        n_steps=_n_snapshots(config.start_iterations, config),
-        n_total=_n_snapshots(config.iterations, config),
-        seed=seed,
-        resume=resume,
-    )
-
-
-def _n_snapshots(iterations: int, config: GATClusterConfig) -> int:
-    return -(-iterations // config.eval_every)
-
-
-def _train_once(
-    images: Images, config: GATClusterConfig, device: torch.device, seed: int, resume: State | None
-) -> Iterator[Snapshot]:
     run = _Run(images, config, device, seed)
     if resume is not None:
         run.load(resume)
     while run.iteration < config.iterations:
         event = run.learn()
         run.refresh()
-        if is_due(run.iteration, config.iterations, config.mend_every):
-            event |= run.mend()
-            run.refresh()
-        is_last = run.iteration >= config.iterations
-        seen = look(run.net, images, device)
-        event["sureness"] = float(seen.soft.max(axis=1).mean())
-        if seen.parameters.size:
-            event["mean_delta"] = float(seen.parameters[:, 2].mean())
-        yield Snapshot(
-            step=run.step,
-            total=_n_snapshots(config.iterations, config),
-            labels=seen.soft.argmax(axis=1).astype(np.int64),
-            event=event,
-            state=run.state,
-            result=_result(run, seen) if is_last else None,
-            history=_stage(seen) if is_last or run.step.bit_count() == 1 else {},
-        )
+        yield run.snapshot(event)
 
 
 # --- figures and result --------------------------------------------------------------------------------------------
@@ -529,4 +512,7 @@ METHOD = Method(
     restore,
     is_inductive=True,
     is_shareable=True,
+    improvable=Improvable(
+        open_trainee, "large batches", lambda config, step: min(step * config.eval_every, config.iterations)
+    ),
 )

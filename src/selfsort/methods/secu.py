@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
 
 import numpy as np
@@ -50,7 +50,8 @@ from selfsort.learning.checkpoint import (
 from selfsort.learning.encode import check_request
 from selfsort.learning.epoch import EpochStats, run_epoch
 from selfsort.learning.rates import half_cosine
-from selfsort.learning.seeds import seeded_init, torch_generator
+from selfsort.learning.seeds import derive_seed, seeded_init, torch_generator
+from selfsort.learning.trainee import Trainee
 from selfsort.methods._secu_balance import Balance, EntropyPrice, Greedy, SizeBounds
 from selfsort.methods._secu_centres import (
     centre_loss,
@@ -63,7 +64,7 @@ from selfsort.methods._secu_centres import (
 from selfsort.methods._secu_lars import LARS
 from selfsort.nets.heads import deep_projection, predictor, projection, unit
 from selfsort.nets.resnet import Normalise, ResNet, plan_for
-from selfsort.types import F32, I64, Arrays, Assignment, Clustering, Images, Method, Snapshot, State
+from selfsort.types import F32, I64, Arrays, Assignment, Clustering, Images, Improvable, Method, Snapshot, State
 
 _ALPHA_PER_IMAGE = 0.12
 """alpha / n as published for CIFAR (6,000 for 50,000 images)."""
@@ -82,7 +83,7 @@ class SeCuConfig(Config):
     width: int = setting(32, "channels of the first stage of the small encoder")
     dim: int = setting(128, "length of the features (D)", "paper")
     with_predictor: bool = setting(False, "three-layer projection and a predictor behind it, as for ImageNet", "paper")
-    centred: bool = setting(False, "batch normalisation at the end of the projection; steadier in short training")
+    centred: bool = setting(False, "batch normalisation at the end of the projection; more stable in short training")
     n_heads: int = setting(10, "heads; head h has h times as many centres as clusters asked for", "paper")
     epochs: int = setting(400, "passes over the images after epoch 0", "paper")
     warmup: int = setting(10, "of these, epochs in which the learning rate rises", "code")
@@ -276,7 +277,9 @@ class _Run:
     """Everything that changes while training; all of it is in the resume state."""
 
     def __init__(self, images: Images, config: SeCuConfig, device: torch.device, seed: int) -> None:
-        self.images, self.config, self.device = images, config, device
+        self.images, self.config, self.device, self.seed = images, config, device, seed
+        self.pixels, self.batch_size = PixelTensor(images, device), config.batch_size
+        self.policy = view_policies(images.shape, config)[0]
         with seeded_init(seed):
             self.net = SeCuNet(images.shape, config)
         self.net.normalise.fit(images.pixels)
@@ -338,6 +341,41 @@ class _Run:
         labels: I64 = self.assigned_NH[:, 0].clamp(min=0).numpy().astype(np.int64)
         return labels
 
+    # What `Trainee` asks for beyond that.
+
+    def cosines(self, x_BCHW: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the agreement of images with the centres of the target head (B, K), and their features."""
+        x_BD = self.net.features(x_BCHW)
+        return x_BD @ unit_columns(self.net.centres[0]), x_BD
+
+    def probe(self, x_BCHW: Tensor) -> tuple[Tensor, Tensor]:
+        cosine_BK, x_BD = self.cosines(x_BCHW)
+        return cosine_BK.argmax(dim=1), x_BD
+
+    def begin_teaching(self) -> int:
+        distributed.own_stream(self.viewing)
+        return derive_seed(self.seed, f"regrouping {self.epoch}")
+
+    def teaching_loss(self, rows_B: Tensor, labels_B: Tensor) -> Tensor:
+        cosine_BK, _ = self.cosines(augment(self.pixels.floats(rows_B), self.policy, self.viewing))
+        return F.cross_entropy(cosine_BK / self.config.lam_x, labels_B)
+
+    def retake(self, snapshot: Snapshot) -> Snapshot:
+        """Also let the target head learn from the labels of now: it mixes in those of the last epoch."""
+        features = encode(self.net, self.images, self.device)
+        soft = soft_assignments(features, self.net.centres[0], self.config.lam_x)
+        new_N, old_N = torch.from_numpy(soft.argmax(axis=1)), self.assigned_NH[:, 0].long()
+        self.balances[0].update(new_N.to(self.device), old_N.to(self.device))
+        self.assigned_NH[:, 0] = new_N.int()
+        return replace(snapshot, labels=self.labels(), history=_stage(self, is_sparse="soft" not in snapshot.history))
+
+
+def open_trainee(images: Images, config: SeCuConfig, *, device: torch.device, seed: int, state: State) -> Trainee:
+    """Return the training as it was saved."""
+    run = _Run(images, config, device, seed)
+    run.load(state)
+    return run
+
 
 def _optimizer(net: SeCuNet, config: SeCuConfig) -> torch.optim.Optimizer:
     """Encoder and centres as two groups, whose rates `_Epoch` sets before every step."""
@@ -358,7 +396,6 @@ class _Epoch:
 
     def __init__(self, run: _Run) -> None:
         self.run, self.config = run, run.config
-        self.pixels = PixelTensor(run.images, run.device)
         self.policies = view_policies(run.images.shape, run.config)
         # Centres at the start of the epoch: the representation loss sees these.
         self.fixed = [unit_columns(w_DK.detach()).clone() for w_DK in run.net.centres]
@@ -381,7 +418,7 @@ class _Epoch:
         rates = (encoder_rate(progress, self.config), centre_rate(progress, self.config))
         for group, rate in zip(self.run.optimizer.param_groups, rates, strict=False):
             group["lr"] = rate
-        x_BCHW = self.pixels.floats(batch_B)
+        x_BCHW = self.run.pixels.floats(batch_B)
         views = [self.run.net(augment(x_BCHW, policy, self.run.viewing)) for policy in self.policies]
         old_BH = self.run.assigned_NH[batch_B].to(self.run.device, torch.int64)
         labels = [self.assign(h, views, old_BH[:, h]) for h in range(self.config.n_heads)]
@@ -571,4 +608,5 @@ METHOD = Method(
     is_inductive=True,
     train_from=train_from,
     is_shareable=True,
+    improvable=Improvable(open_trainee, "epochs", lambda config, step: max(0, step - 1)),
 )

@@ -15,14 +15,19 @@ from typing import Literal, get_args
 import numpy as np
 import numpy.typing as npt
 from scipy.optimize import linear_sum_assignment
+from scipy.sparse import csr_array, diags_array, hstack
+from scipy.sparse.csgraph import min_weight_full_bipartite_matching
 
 from selfsort.errors import invalid
+from selfsort.metrics.information import information_of_cells
 from selfsort.metrics.labels import check_label_pair, is_tabular, number_labels
-from selfsort.types import F64, I64
+from selfsort.types import I64
 
 Normaliser = Literal["geometric", "arithmetic", "max", "min"]
 
 MAX_DENSE_CELLS = 20_000**2
+_QUICK_CELLS = 2_000**2
+"""Up to here matching in the full table is quick and small; above, only the cells that hold something are used."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,6 +72,13 @@ class Contingency:
 
     def dense(self) -> I64:
         """Return the (P, T) table with its zeros."""
+        self.check_size()
+        table_PT = np.zeros(self.shape, dtype=np.int64)
+        table_PT[self.row_idx, self.column_idx] = self.counts
+        return table_PT
+
+    def check_size(self) -> None:
+        """Refuse a table too large to be matched."""
         n_rows, n_columns = self.shape
         if n_rows * n_columns > MAX_DENSE_CELLS:
             raise invalid(
@@ -75,9 +87,6 @@ class Contingency:
                 f"{n_rows:,} x {n_columns:,}",
                 "Score fewer clusters; NMI and ARI have no such limit.",
             )
-        table_PT = np.zeros(self.shape, dtype=np.int64)
-        table_PT[self.row_idx, self.column_idx] = self.counts
-        return table_PT
 
 
 def contingency(predicted: npt.ArrayLike, truth: npt.ArrayLike) -> Contingency:
@@ -110,7 +119,7 @@ def match_clusters(predicted: npt.ArrayLike, truth: npt.ArrayLike) -> dict[int, 
     {3: 1, 9: 0}
     """
     table = contingency(predicted, truth)
-    row_idx, column_idx = _best_matching(table.dense())
+    row_idx, column_idx, _ = _best_matching(table)
     rows, columns = table.predicted_names[row_idx], table.truth_names[column_idx]
     return dict(zip(rows.tolist(), columns.tolist(), strict=True))
 
@@ -166,15 +175,37 @@ def _sum_by(index: I64, counts: I64, n_groups: int) -> I64:
     return sums
 
 
-def _best_matching(table_PT: I64) -> tuple[I64, I64]:
-    # The solver takes a rectangle as it is; padding it with zeros to a square would not change the answer.
-    row_idx, column_idx = linear_sum_assignment(table_PT, maximize=True)
-    return row_idx, column_idx
+def _best_matching(table: Contingency) -> tuple[I64, I64, int]:
+    """Return the rows and columns of the best matching, as many as the shorter side has, and the images in it."""
+    if table.shape[0] * table.shape[1] <= _QUICK_CELLS:
+        table_PT = table.dense()
+        # The solver takes a rectangle as it is; padding it with zeros to a square would not change the answer.
+        row_idx, column_idx = linear_sum_assignment(table_PT, maximize=True)
+        return row_idx, column_idx, int(table_PT[row_idx, column_idx].sum())
+    table.check_size()
+    return _sparse_matching(table)
+
+
+def _sparse_matching(table: Contingency) -> tuple[I64, I64, int]:
+    """Match in memory O(M); a full table of 12,000 x 12,000 would take gigabytes and minutes."""
+    (n_rows, n_columns), is_tall = table.shape, table.shape[0] > table.shape[1]
+    cells = csr_array((table.counts.astype(float), (table.row_idx, table.column_idx)), shape=table.shape)
+    if is_tall:
+        cells, n_rows, n_columns = cells.T.tocsr(), n_columns, n_rows
+    # The solver wants every row matched and knows no cells of zero: each row may take a column of its own instead,
+    # for so little that all of them together never outweigh an image.
+    alone = diags_array(np.full(n_rows, 0.5 / (n_rows + 1)))
+    row_idx, column_idx = min_weight_full_bipartite_matching(hstack([cells, alone], format="csr"), maximize=True)
+    is_free = column_idx >= n_columns
+    n_matched = int(np.asarray(cells[row_idx[~is_free], column_idx[~is_free]]).sum())
+    others = np.setdiff1d(np.arange(n_columns), column_idx[~is_free])
+    column_idx = column_idx.astype(np.int64)
+    column_idx[is_free] = others[: int(is_free.sum())]
+    return (column_idx, row_idx, n_matched) if is_tall else (row_idx, column_idx, n_matched)
 
 
 def _accuracy(table: Contingency) -> float:
-    table_PT = table.dense()
-    return int(table_PT[_best_matching(table_PT)].sum()) / table.n_items
+    return _best_matching(table)[2] / table.n_items
 
 
 def _nmi(table: Contingency, normaliser: Normaliser) -> float:
@@ -190,20 +221,12 @@ def _nmi(table: Contingency, normaliser: Normaliser) -> float:
         "max": max(entropy_p, entropy_t),
         "min": min(entropy_p, entropy_t),
     }
-    return min(1.0, _mutual_information(table) / means[normaliser])
+    return min(1.0, information_of_cells(table.row_idx, table.column_idx, table.counts) / means[normaliser])
 
 
 def _entropy(sizes: I64) -> float:
     share = sizes / sizes.sum()
     return float(-(share * np.log(share)).sum())
-
-
-def _mutual_information(table: Contingency) -> float:
-    log_p: F64 = np.log(table.predicted_sizes)
-    log_t: F64 = np.log(table.truth_sizes)
-    gain_M = np.log(table.counts) + np.log(table.n_items) - log_p[table.row_idx] - log_t[table.column_idx]
-    # Independent labellings have none, but rounding may leave a trace below zero.
-    return max(0.0, float((table.counts / table.n_items * gain_M).sum()))
 
 
 def _ari(table: Contingency) -> float:

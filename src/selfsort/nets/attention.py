@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from selfsort.errors import invalid
-from selfsort.nets.norm import even_light
+from selfsort.nets.norm import standardised
 
 Arch = Literal["auto", "stl", "dog-96", "dog-128", "cifar", "small"]
 AttentionKind = Literal["gaussian", "soft"]
@@ -140,30 +140,30 @@ def gaussian_map(parameters_B3: Tensor, height: int, width: int, *, a0: float = 
 class Prepare(nn.Module):
     """Colour to gray if asked for, then subtract a mean and divide by a deviation.
 
-    `is_even` tells that the network expects images of the same brightness and contrast. They are made so where images
-    are read and not here: before they are changed, or a black border would count.
+    `is_standardised` tells that the network expects images of the same brightness and contrast. They are made so where
+    images are read and not here: before they are augmented, or a black border would count.
     """
 
     def __init__(
-        self, is_grey: bool, mean: tuple[float, ...], std: tuple[float, ...], *, is_even: bool = False
+        self, is_gray: bool, mean: tuple[float, ...], std: tuple[float, ...], *, is_standardised: bool = False
     ) -> None:
         super().__init__()
-        self.is_even = is_even
-        self.is_grey, self.is_plain = is_grey, set(mean) == {0.0} and set(std) == {1.0}
+        self.is_standardised = is_standardised
+        self.is_gray, self.is_plain = is_gray, set(mean) == {0.0} and set(std) == {1.0}
         # Constants of the settings, so not part of what is saved.
         self.register_buffer("luma", torch.tensor(_LUMA)[:, None, None], persistent=False)
         self.register_buffer("mean", torch.tensor(mean)[:, None, None], persistent=False)
         self.register_buffer("std", torch.tensor(std)[:, None, None], persistent=False)
 
-    def grey(self, x_BCHW: Tensor) -> Tensor:
+    def gray(self, x_BCHW: Tensor) -> Tensor:
         """Return one channel where gray is asked for and colour is given."""
-        if not self.is_grey or x_BCHW.shape[1] == 1:
+        if not self.is_gray or x_BCHW.shape[1] == 1:
             return x_BCHW
         return (x_BCHW * self.get_buffer("luma")).sum(dim=1, keepdim=True)
 
     def forward(self, x_BCHW: Tensor) -> Tensor:
         """Return what the first convolution sees; gray images stay as they are."""
-        x_BCHW = self.grey(x_BCHW)
+        x_BCHW = self.gray(x_BCHW)
         return x_BCHW if self.is_plain else (x_BCHW - self.get_buffer("mean")) / self.get_buffer("std")
 
 
@@ -259,7 +259,7 @@ class GATNet(nn.Module):
         height, width, channels = shape
         self.prepare, self.map_size = prepare, (plan.side(height), plan.side(width))
         units: list[nn.Module] = []
-        n = 1 if prepare.is_grey else channels
+        n = 1 if prepare.is_gray else channels
         for stage in plan.stages:
             for i, conv in enumerate(stage):
                 units.append(ConvUnit(n, conv, is_pooled=i == len(stage) - 1))
@@ -306,5 +306,5 @@ class LabelPath(nn.Module):
 
     def forward(self, x_BCHW: Tensor) -> tuple[Tensor, Tensor]:
         """Return label features (B, K) and image features (B, D)."""
-        l_BK, features_BD, _ = self.net.describe(even_light(x_BCHW) if self.net.prepare.is_even else x_BCHW)
+        l_BK, features_BD, _ = self.net.describe(standardised(x_BCHW) if self.net.prepare.is_standardised else x_BCHW)
         return l_BK, features_BD

@@ -18,7 +18,7 @@ class Standardise(nn.Module):
         return centred / (spread + 1e-3)
 
 
-def even_light(x_BCHW: Tensor) -> Tensor:
+def standardised(x_BCHW: Tensor) -> Tensor:
     """Bring images in [0, 1] to the same mean and deviation, still in [0, 1]; what is far from the mean is cut off."""
     centred, spread = _centred(x_BCHW)
     # The deviation of natural images is about a fifth; nearly flat ones are not blown up to noise.

@@ -15,7 +15,7 @@ from selfsort.errors import InvalidInput
 from selfsort.metrics.external import match_clusters, scores
 from selfsort.metrics.labels import number_labels
 from selfsort.report.stages import Stage, check_stage
-from selfsort.runs.arrays import finite
+from selfsort.runs.arrays import read_rows, with_columns
 from selfsort.runs.folder import LabelTable, RunFolder, Thumbnails
 from selfsort.types import F32, I64, Arrays, Json
 
@@ -29,8 +29,8 @@ SCORE_NAMES = {
 
 _OLD_NAMES = {
     "steadiness": "stability",
-    "mending_gain": "regroup_gain",
-    "mending_moves": "regroup_moves",
+    "mending_gain": "regrouping_gain",
+    "mending_moves": "regrouping_moves",
     "mended": "regrouped",
 }
 """Numbers of events.jsonl that runs of earlier versions have under another name."""
@@ -127,14 +127,14 @@ class RunData:
         found = self.folder.read_array("features.npy", 2, np.float32)
         if len(found) != self.n_images:
             raise _mismatch(self.folder.path, "features.npy", len(found), self.n_images)
-        return finite(found[rows])
+        return read_rows(with_columns(found, self.folder.path / "features.npy"), rows)
 
-    def soft(self) -> F32:
-        """Read the soft assignments."""
+    def soft(self, rows: I64) -> F32:
+        """Read the soft assignments of some images."""
         found = self.folder.read_array("soft.npy", 2, np.float32)
         if len(found) != self.n_images:
             raise _mismatch(self.folder.path, "soft.npy", len(found), self.n_images)
-        return finite(found)
+        return read_rows(with_columns(found, self.folder.path / "soft.npy"), rows)
 
     def class_name(self, number: int) -> str:
         """Name a true class."""

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import mmap
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from selfsort.errors import InvalidInput
 from selfsort.types import F32, I64
+
+MOST_NUMBERS = 2**26
+"""How much of a table is held at a time; a picture for the eye needs no more."""
+_RUN = 1024
 
 
 def as_rows(array: npt.NDArray[Any] | None, n_images: int) -> I64 | None:
@@ -29,6 +36,36 @@ def as_table(array: npt.NDArray[Any] | None, n_rows: int) -> F32 | None:
     if array is None or array.ndim != 2 or array.dtype.kind != "f" or len(array) != n_rows or not array.size:
         return None
     return finite(array)
+
+
+def read_rows(table: npt.NDArray[Any], rows: I64 | slice, at_most: int = MOST_NUMBERS) -> F32:
+    """Read rows of a table that is mapped from a file, as float32 in which what is not a number is zero.
+
+    More numbers than `at_most` are thinned out: runs of columns are taken, evenly spread. Pages that were read
+    are given back, so that a pass over a large file takes no more memory than its largest block.
+    """
+    n_rows = len(range(*rows.indices(len(table)))) if isinstance(rows, slice) else len(rows)
+    most = max(_RUN, at_most // max(n_rows, 1))
+    if table.shape[1] <= most:
+        found = finite(np.array(table[rows]))
+    else:
+        starts = np.linspace(0, table.shape[1] - _RUN, most // _RUN).astype(np.int64)
+        numbers = np.arange(len(table))[rows].tolist()
+        found = finite(np.stack([np.concatenate([table[row, a : a + _RUN] for a in starts]) for row in numbers]))
+    mapped = getattr(table, "_mmap", None)
+    if mapped is not None and hasattr(mmap, "MADV_DONTNEED"):
+        mapped.madvise(mmap.MADV_DONTNEED)
+    return found
+
+
+def with_columns(table: npt.NDArray[Any], path: Path) -> npt.NDArray[Any]:
+    """Refuse a table without a single column."""
+    if not table.shape[1]:
+        raise InvalidInput(
+            f"{path} has no numbers per image. Expected one or more. "
+            "The folder was changed or damaged: restore it, or run selfsort fit again."
+        )
+    return table
 
 
 def finite(array: npt.NDArray[Any]) -> F32:

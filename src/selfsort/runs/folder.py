@@ -1,13 +1,15 @@
 """The run folder: everything about one run on disk, written whole or not at all, nothing pickled.
 
-    config.json      method, every setting, seed, versions, fingerprint of the data; format version
+    config.json      method, every setting, seed, versions, fingerprint of the data; format version. Settings
+                     written under older names are read under those of today
     events.jsonl     one line per epoch or merge round, then one line with how it ended
     labels.csv       name, cluster, confidence: written last, so its presence means "finished"
     features.npy  soft.npy  model.safetensors  extras.safetensors  ingest.json  metrics.json
     truth.npy        the labels given for scoring, if any; only scores and reports read it
     thumbnails.npz   small copies of some images for the report
     history/         arrays of single stages, for figures
-    resume/          what is needed to go on
+    resume/          what is needed to go on, and the names of the images until labels.csv has them
+    .starting        names of the files so far, until there is a config.json
 
 A folder from a stranger can be opened safely: every read checks form and size and ends in an
 `InvalidInput`, never in executed code; links are refused, so nothing outside the folder is read or written.
@@ -17,16 +19,16 @@ from __future__ import annotations
 
 import csv
 import errno
-import io
 import json
+import math
 import os
 import re
 import secrets
-import shutil
 import warnings
 import zipfile
+from array import array
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -37,6 +39,7 @@ from safetensors import safe_open
 from safetensors.numpy import save as to_safetensors
 
 from selfsort.errors import CannotWrite, InvalidInput, MissingData
+from selfsort.runs.renamed import update_config
 from selfsort.types import F32, I64, U8, Arrays, Clustering, Json, State
 
 fcntl: ModuleType | None
@@ -48,8 +51,13 @@ except ImportError:  # Windows
 FORMAT = 1
 """Raised when a reader of today could misread a folder of yesterday; older formats stay readable."""
 
-_TEXT_LIMIT = 256 * 2**20
-_THUMBNAILS_LIMIT = 4 * 2**30
+# A JSON text can take up twenty times its size in memory. labels.csv, which grows with the images, has no limit.
+_TEXT_LIMIT = 48 * 2**20
+_THUMBNAILS_LIMIT = 512 * 2**20
+"""What is kept in memory at a time; further pictures are not shown."""
+_LONGEST_WHOLE = 2**63
+_LONGEST_STATE = 2**128
+"""The generators of NumPy count in 128 bits."""
 _EVENT_FORM: dict[str, type | tuple[type, ...]] = {
     "step": int,
     "total": int,
@@ -87,35 +95,47 @@ class RunFolder:
     def __init__(self, path: Path, config: Json) -> None:
         self.path = path
         self.config = config
+        self._made: dict[Path, None] | None = None
+        """Files and folders that this process has made, in order; None for a run that was there before."""
+        self._journal: IO[bytes] | None = None
+        """Where their names are kept until there is a config.json, so that a killed start can be begun again."""
 
     @classmethod
     @contextmanager
     def creating(cls, path: str | Path, config: Json) -> Iterator[RunFolder]:
         """Make a new run folder whose first files are written by the block; config.json comes after them.
 
-        So whatever has a config.json is complete enough to be resumed. A failure takes the folder away again.
-        An existing non-empty folder is refused, never overwritten.
+        So whatever has a config.json is complete enough to be resumed. A failure takes back what was written.
+        A folder with anything in it is refused, never overwritten; only what a killed start has left is replaced.
         """
         path = Path(path)
         cls.refuse_occupied(path)
         was_there = path.is_dir()
         try:
-            path.mkdir(parents=True, exist_ok=was_there)
+            _make_folder(path, exist_ok=was_there)
         except OSError as error:
             raise _cannot_write(path, error) from error
         run = cls(path, {"format": FORMAT, **config})
-        try:
-            yield run
-            run.write_json("config.json", run.config)
-        except BaseException:
-            shutil.rmtree(path, ignore_errors=True)
-            if was_there:
-                path.mkdir(exist_ok=True)
-            raise
+        with _locked(path, _STARTING) as run._journal:
+            run._made = {} if was_there else {path: None}
+            run._made[path / _STARTING] = None
+            try:
+                cls.refuse_occupied(path)  # again: another process may have been quicker
+                for left in _left_by_killed_start(path) or ():
+                    _remove(left)
+                _sync(path)
+                yield run
+                run.write_json("config.json", run.config)
+            except BaseException:
+                run.discard()
+                raise
+            run._journal = None
+            _remove(path / _STARTING)
 
     def discard(self) -> None:
-        """Take the folder away with everything in it."""
-        shutil.rmtree(self.path, ignore_errors=True)
+        """Take back a new run: the files that this process has made, and no others. An opened run stays as it is."""
+        for path in reversed(self._made or {}):
+            _remove(path)
 
     @classmethod
     def create(cls, path: str | Path, config: Json) -> RunFolder:
@@ -129,7 +149,7 @@ class RunFolder:
         """Raise unless the path is free or an empty folder."""
         try:
             is_folder, is_there = path.is_dir(), path.exists()
-            is_occupied = is_folder and any(path.iterdir())
+            is_occupied = is_folder and any(path.iterdir()) and _left_by_killed_start(path) is None
         except OSError as error:
             raise _cannot_write(path, error) from error
         if is_occupied:
@@ -150,9 +170,10 @@ class RunFolder:
         except OSError:  # no permission to look, or a name too long to exist
             is_run = False
         if not is_run:
+            is_begun = _left_by_killed_start(path) is None
             raise MissingData(
-                f"{path} is not a run folder (it has no config.json). "
-                "Expected a folder written by selfsort fit. Check the path."
+                f"{path} is not a run folder (it has no config.json). Expected a folder written by selfsort fit. "
+                + ("Check the path." if is_begun else "It was stopped before it began: start it again as before.")
             )
         _refuse_links(path)
         run = cls(path, cls(path, {}).read_json("config.json"))
@@ -163,6 +184,7 @@ class RunFolder:
             )
         for key, kind in (("method", str), ("settings", dict), ("seed", int), ("image", dict)):
             run.field(key, kind)
+        run.config = update_config(run.config)
         for inner in ("features_from", "started_from"):
             if inner in run.config and not (path / inner).is_dir():
                 raise _damaged(path / inner, "it is missing")
@@ -189,28 +211,53 @@ class RunFolder:
         """True once the result is complete on disk."""
         return (self.path / "labels.csv").is_file()
 
+    def refuse_finished(self) -> None:
+        """Raise if there is nothing left to do."""
+        if self.is_finished:
+            raise InvalidInput(
+                f"the run {self.path} is finished already. Expected an unfinished run. "
+                f"See it with: selfsort report {self.path}."
+            )
+
     # --- while running -------------------------------------------------------------------------------
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Keep other processes from writing to this run meanwhile; a killed process lets go by itself."""
-        path = self.path / "resume" / "lock"
+        """Keep other processes from writing to this run meanwhile; a killed process lets go by itself.
+
+        A run that another process has finished since it was opened is refused.
+        """
+        path = self._mine("resume/lock")
         try:
             path.parent.mkdir(exist_ok=True)
-            file = path.open("ab")
         except OSError as error:
             raise _cannot_write(path, error) from error
-        with file:
-            if not _lock(file):
-                raise InvalidInput(
-                    f"another process is working on the run {self.path}. Only one can at a time. "
-                    "Wait for it to end, or stop it and resume."
-                )
+        _sync(self.path)
+        with _locked(self.path, "resume/lock"):
+            if self.is_finished:
+                self._sweep()
+            self.refuse_finished()
+            _remove(self.path / _STARTING)  # left by a kill just after config.json
             yield
+
+    @property
+    def source_kind(self) -> str:
+        """What kind of source the images came from, as far as ingest.json says."""
+        kind = self.read_json("ingest.json").get("kind") if (self.path / "ingest.json").is_file() else None
+        return kind if isinstance(kind, str) else "unknown"
+
+    def save_names(self, names: Sequence[str]) -> None:
+        """Keep the names of the images until labels.csv holds them: a resumed run looks for these and no others."""
+        self._write("resume/names.csv", lambda file: file.write(name_csv(names)))
+
+    def names(self) -> list[str] | None:
+        """Return the names kept by `save_names`, if they were."""
+        path = self.path / "resume/names.csv"
+        return [name for (name,) in _rows_of(path, ["name"], self.config.get("n_images"))] if path.is_file() else None
 
     def append_event(self, event: Json) -> None:
         """Add a line to events.jsonl."""
-        path, line = self.path / "events.jsonl", (json.dumps(event) + "\n").encode()
+        path, line = self._mine("events.jsonl"), (json.dumps(event) + "\n").encode()
         try:
             with path.open("ab", buffering=0) as file:
                 written = file.write(line)
@@ -228,8 +275,8 @@ class RunFolder:
         events = []
         for line in _read_text(path).split("\n"):
             try:
-                event = json.loads(line)
-            except (ValueError, RecursionError):
+                event = _parse_json(line)
+            except ValueError:
                 continue
             if isinstance(event, dict):
                 _check_event(path, event)
@@ -244,6 +291,7 @@ class RunFolder:
 
     def save_resume(self, step: int, state: State) -> None:
         """Replace the resume state. One file holds arrays and JSON, so that it is replaced as a whole."""
+        _sync(self.path / "events.jsonl")  # a state must not outlive the events before it
         self.write_state("resume/state.safetensors", State(state.arrays, {"step": step, "state": state.meta}))
 
     def load_resume(self) -> tuple[int, State] | None:
@@ -278,21 +326,31 @@ class RunFolder:
         if clustering.extras:
             self.write_state("extras.safetensors", State(clustering.extras))
         confidence = clustering.soft[np.arange(len(clustering.labels)), clustering.labels]
+        _sync(self.path / "events.jsonl")
         self.write_labels("labels.csv", names, clustering.labels, confidence)
-        shutil.rmtree(self.path / "resume", ignore_errors=True)
-        for part in self.path.rglob(f".*{_PART}"):  # left by kills that this run has survived
-            part.unlink(missing_ok=True)
+        self._sweep()
+
+    def _sweep(self) -> None:
+        """Remove what a finished run no longer needs, and what kills that it has survived have left."""
+        for folder in (self.path, self.path / "history", self.path / "resume"):
+            for part in folder.glob(f".*{_PART}"):
+                if _PART_NAME.fullmatch(part.name):
+                    _remove(part)
+        for name in ("resume/state.safetensors", "resume/names.csv", "resume/lock", "resume"):
+            _remove(self.path / name)
 
     def result(self) -> Clustering:
         """Read the result back, checking that its parts belong together."""
         table = self.label_table()
         features, soft = self.read_array("features.npy", 2, np.float32), self.read_array("soft.npy", 2, np.float32)
-        if not len(table.labels) == len(features) == len(soft):
+        if not len(table.labels) == len(features) == len(soft) or not features.size:
             raise _damaged(self.path, "labels.csv, features.npy and soft.npy have different lengths")
         if len(table.labels) and int(table.labels.max()) >= soft.shape[1]:
             raise _damaged(self.path / "labels.csv", "it names a cluster that soft.npy does not have")
         extras = self.read_state("extras.safetensors").arrays if (self.path / "extras.safetensors").is_file() else {}
-        return Clustering(table.labels, soft, features, self.read_state("model.safetensors"), extras)
+        return Clustering(
+            table.labels, np.array(soft), np.array(features), self.read_state("model.safetensors"), extras
+        )
 
     def require_finished(self) -> None:
         """Raise unless the run has a result, without reading it."""
@@ -306,22 +364,24 @@ class RunFolder:
         """Read labels.csv."""
         self.require_finished()
         path = self.path / "labels.csv"
-        text = _read_text(path)
+        names: list[str] = []
+        clusters, sureness = array("q"), array("d")
         try:
-            header, *rows = csv.reader(io.StringIO(text, newline=""))
-            names = tuple(name for name, _, _ in rows)
-            labels = np.array([int(cluster) for _, cluster, _ in rows], dtype=np.int64)
-            confidence = np.array([float(sure) for _, _, sure in rows], dtype=np.float64)
-        except (csv.Error, ValueError, OverflowError) as error:
+            for name, cluster, sure in _rows_of(path, ["name", "cluster", "confidence"], self.config.get("n_images")):
+                names.append(name)
+                clusters.append(int(cluster))
+                sureness.append(float(sure))
+        except (ValueError, OverflowError) as error:
+            if isinstance(error, InvalidInput):
+                raise
             raise _damaged(path, "it is not a table of name, whole number, number") from error
-        if header != ["name", "cluster", "confidence"]:
-            raise _damaged(path, "its header is not name,cluster,confidence")
+        labels, confidence = np.array(clusters, dtype=np.int64), np.array(sureness, dtype=np.float64)
         # There are never more clusters than images; a larger number could make a reader allocate the machine away.
         if not len(labels) or labels.min() < 0 or labels.max() >= len(labels):
             raise _damaged(path, "it has no rows, or a cluster number that is negative or too large")
         if not (np.abs(confidence) < 2).all():
             raise _damaged(path, "a confidence is not between 0 and 1")
-        return LabelTable(names, labels, confidence.astype(np.float32))
+        return LabelTable(tuple(names), labels, confidence.astype(np.float32))
 
     def write_labels(self, name: str, names: Sequence[str], labels: I64, confidence: F32) -> None:
         """Write a label table into the folder."""
@@ -361,14 +421,11 @@ class RunFolder:
             return None
         try:
             with zipfile.ZipFile(path) as archive:
-                if sum(part.file_size for part in archive.infolist()) > _THUMBNAILS_LIMIT:
-                    raise ValueError("it is larger than such a file can be")
-            with np.load(path, allow_pickle=False) as arrays:
-                rows, pixels = arrays["rows"], arrays["pixels"]
+                pixels = _first_rows(archive, "pixels.npy", np.uint8, 4)
+                rows = _first_rows(archive, "rows.npy", np.int64, 1)[: len(pixels)]
         except Exception as error:  # zipfile and NumPy raise many kinds on a damaged archive
             raise _damaged(path, str(error)) from error
-        is_right = pixels.dtype == np.uint8 and pixels.ndim == 4 and pixels.shape[3] in (1, 3)
-        if not is_right or rows.dtype != np.int64 or rows.shape != pixels.shape[:1] or (rows < 0).any():
+        if pixels.shape[3] not in (1, 3) or rows.shape != pixels.shape[:1] or (rows < 0).any():
             raise _damaged(path, "its arrays do not fit together")
         return Thumbnails(rows, pixels)
 
@@ -383,9 +440,9 @@ class RunFolder:
         """Read a JSON object."""
         text = _read_text(self.path / name)
         try:
-            value = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            raise _damaged(self.path / name, "it is not JSON") from error
+            value = _parse_json(text)
+        except ValueError as error:
+            raise _damaged(self.path / name, str(error)) from error
         if not isinstance(value, dict):
             raise _damaged(self.path / name, "it is not a JSON object")
         return value
@@ -399,20 +456,20 @@ class RunFolder:
         self._write(name, lambda file: np.save(file, array, allow_pickle=False))
 
     def read_array(self, name: str, ndim: int, dtype: type[np.generic]) -> np.ndarray[Any, Any]:
-        """Read a .npy file of the expected form."""
+        """Map a .npy file of the expected form; nothing is read before it is used."""
         path = self.path / name
         if not path.is_file():
             raise _damaged(path, "it is missing")
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("error")  # NumPy only warns of a shape whose size overflows
-                # Mapping first lets NumPy compare the header with the file's size before any memory is taken.
-                mapped = np.lib.format.open_memmap(path, mode="r")
+                # Mapping lets NumPy compare the header with the file's size before any memory is taken.
+                mapped: np.ndarray[Any, Any] = np.lib.format.open_memmap(path, mode="r")
         except Exception as error:  # a damaged header can raise almost anything, tokenize.TokenError among them
             raise _damaged(path, str(error)) from error
         if mapped.ndim != ndim or mapped.dtype != dtype:
             raise _damaged(path, f"it holds {mapped.dtype} of {mapped.ndim} dimensions")
-        return np.array(mapped)
+        return mapped
 
     def write_state(self, name: str, state: State) -> None:
         """Write arrays and JSON as one safetensors file."""
@@ -429,7 +486,7 @@ class RunFolder:
         try:
             with safe_open(path, framework="numpy") as file:
                 arrays = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (not a dict)
-                meta = json.loads((file.metadata() or {}).get("json", "{}"))
+                meta = _parse_json((file.metadata() or {}).get("json", "{}"), _LONGEST_STATE)
         except Exception as error:  # number formats that NumPy lacks raise other kinds than damaged headers
             raise _damaged(path, str(error)) from error
         if not isinstance(meta, dict):
@@ -440,21 +497,40 @@ class RunFolder:
         return State(arrays, meta)
 
     def _write(self, name: str, fill: Callable[[IO[bytes]], object]) -> None:
-        write_whole(self.path / name, fill)
+        write_whole(self._mine(name), fill)
+
+    def _mine(self, name: str) -> Path:
+        """Return the path of a file that is about to be written; a new run remembers it, to be taken back."""
+        path = self.path / name
+        if self._made is None or path in self._made:
+            return path
+        if path.parent != self.path:
+            self._made[path.parent] = None
+        self._made[path] = None
+        if self._journal is not None:
+            try:
+                self._journal.write(f"{name}\n".encode())
+                self._journal.flush()
+                os.fsync(self._journal.fileno())
+            except OSError as error:
+                raise _cannot_write(path, error) from error
+        return path
 
 
+_STARTING = ".starting"
 _PART = ".part"
+_PART_NAME = re.compile(rf"\.[0-9a-f]{{16}}{re.escape(_PART)}")
 
 
 def write_whole(path: Path, fill: Callable[[IO[bytes]], object]) -> None:
     """Write a file under a temporary name, then rename it: a reader sees the old one or the new one."""
-    temporary = path.with_name(f".{secrets.token_hex(8)}{_PART}")
+    temporary = path.parent / f".{secrets.token_hex(8)}{_PART}"
     try:
         if path.exists() and not path.is_file() and not path.is_dir():
             with path.open("wb") as file:  # a pipe or a device has to be written to, never replaced
                 fill(file)
             return
-        path.parent.mkdir(parents=True, exist_ok=True)
+        _make_folder(path.parent, exist_ok=True)
         try:
             with temporary.open("xb") as file:
                 fill(file)
@@ -464,8 +540,62 @@ def write_whole(path: Path, fill: Callable[[IO[bytes]], object]) -> None:
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise
+        _sync(path.parent)
     except OSError as error:
         raise _cannot_write(path, error) from error
+
+
+def _make_folder(path: Path, *, exist_ok: bool) -> None:
+    """Make a folder that is still there after a loss of power, and those above it."""
+    missing = [folder for folder in (path, *path.parents) if not folder.exists()]
+    path.mkdir(parents=True, exist_ok=exist_ok)
+    for folder in missing:
+        _sync(folder.parent)
+
+
+def _sync(path: Path) -> None:
+    """Bring a file, or the names in a folder, to the disk; where a system cannot do that, it goes on without."""
+    with suppress(OSError):
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def _remove(path: Path) -> None:
+    """Remove a file or an empty folder, if that can be done."""
+    with suppress(OSError):
+        if path.is_dir() and not path.is_symlink():
+            path.rmdir()
+        else:
+            path.unlink()
+
+
+def _left_by_killed_start(path: Path) -> list[Path] | None:
+    """Return what a start that was killed before its config.json has left in a folder, files before their folders.
+
+    None if there was no such start, or if the folder holds anything else: then it is somebody's.
+    """
+    try:
+        if not (path / _STARTING).is_file():
+            return None
+        files = set(_read_text(path / _STARTING).splitlines()) - {"config.json"} | {_STARTING}
+        folders = {Path(name).parent.as_posix() for name in files}
+        found = sorted(path.rglob("*"), reverse=True)
+        for entry in found:
+            name = entry.relative_to(path).as_posix()
+            is_ours = name in (folders if entry.is_dir() else files) or _PART_NAME.fullmatch(entry.name)
+            if not is_ours or entry.is_symlink():
+                return None
+    except OSError:  # no permission to look, or a name too long to exist
+        return None
+    return [entry for entry in found if entry.name != _STARTING]
+
+
+def name_csv(names: Sequence[str]) -> bytes:
+    """Format a table of names alone."""
+    return "".join(f"{_quoted(name)}\n" for name in ("name", *names)).encode("utf-8", "surrogateescape")
 
 
 def label_csv(names: Sequence[str], labels: I64, confidence: F32) -> bytes:
@@ -509,6 +639,63 @@ def _is_texts(value: object) -> bool:
     return isinstance(value, list) and all(isinstance(item, str) for item in value)
 
 
+def _rows_of(path: Path, header: list[str], most: object) -> Iterator[list[str]]:
+    """Yield the rows of a csv file one by one: a table of millions of rows takes no memory by itself."""
+    try:
+        with path.open(encoding="utf-8", errors="surrogateescape", newline="") as file:
+            rows = csv.reader(file)
+            if next(rows, None) != header:
+                raise _damaged(path, f"its header is not {','.join(header)}")
+            for number, row in enumerate(rows):
+                if number == most:
+                    raise _damaged(path, f"it has more rows than the {most} images of config.json")
+                if len(row) != len(header):
+                    raise _damaged(path, f"row {number + 1} has {len(row)} fields")
+                yield row
+    except csv.Error as error:
+        raise _damaged(path, str(error)) from error
+    except OSError as error:
+        raise _damaged(path, error.strerror or str(error)) from error
+
+
+def _parse_json(text: str, longest: int = _LONGEST_WHOLE) -> Any:
+    """Parse JSON; what no program of ours could go on with is a ValueError."""
+
+    def whole(digits: str) -> int:
+        value = int(digits) if len(digits) < 50 else longest
+        if abs(value) >= longest:
+            raise ValueError("it holds a whole number that is too large")
+        return value
+
+    try:
+        value = json.loads(text, parse_int=whole)
+        if "\\u" in text:  # half a character is no text; bytes of names that are not UTF-8 are kept as halves, too
+            json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError as error:
+        raise ValueError("it holds half a character") from error
+    except json.JSONDecodeError as error:
+        raise ValueError("it is not JSON") from error
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+    return value
+
+
+def _first_rows(archive: zipfile.ZipFile, name: str, dtype: type[np.generic], ndim: int) -> np.ndarray[Any, Any]:
+    """Read as many rows of an array in an archive as may be kept, and no byte more than they take."""
+    with archive.open(name) as file:
+        if np.lib.format.read_magic(file) != (1, 0):
+            raise ValueError("its header has another form than ours")
+        shape, is_fortran, found = np.lib.format.read_array_header_1_0(file)
+        if found != dtype or len(shape) != ndim or is_fortran or 0 in shape[1:]:
+            raise ValueError(f"{name} holds {found} of the shape {shape}")
+        row_bytes = found.itemsize * math.prod(shape[1:])
+        if row_bytes > _THUMBNAILS_LIMIT:
+            raise ValueError("it is larger than such a file can be")
+        n_rows = min(shape[0], _THUMBNAILS_LIMIT // row_bytes)
+        data = file.read(n_rows * row_bytes)
+        return np.frombuffer(data, found).reshape(n_rows, *shape[1:])
+
+
 def _read_text(path: Path) -> str:
     try:
         if path.stat().st_size > _TEXT_LIMIT:
@@ -524,6 +711,24 @@ def _damaged(path: Path, reason: str) -> InvalidInput:
         f"{path} cannot be used ({short}). Expected a run folder as selfsort wrote it. "
         "It was changed or damaged: restore it, or run selfsort fit again."
     )
+
+
+@contextmanager
+def _locked(run: Path, name: str) -> Iterator[IO[bytes]]:
+    """Keep a run folder for this process while a block runs, by a file in it that everybody asks for."""
+    path = run / name
+    try:
+        file = path.open("ab")
+    except OSError as error:
+        raise _cannot_write(path, error) from error
+    with file:
+        # One that was removed since it was opened keeps nobody else out.
+        if not _lock(file) or not path.exists() or not os.path.samestat(os.fstat(file.fileno()), path.stat()):
+            raise InvalidInput(
+                f"another process is working on the run {run}. Only one can at a time. "
+                "Wait for it to end, or stop it and resume."
+            )
+        yield file
 
 
 def _lock(file: IO[bytes]) -> bool:

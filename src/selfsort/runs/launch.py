@@ -5,20 +5,28 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
+import torch
+from threadpoolctl import threadpool_limits
+
 from selfsort import distributed
-from selfsort.config import parse_settings
 from selfsort.data import Dataset, ImageSpec, read_source
 from selfsort.data.options import Reading
 from selfsort.errors import InvalidInput, invalid
+from selfsort.improve.stages import STAGES, find_stage
 from selfsort.learning.device import choose_device
-from selfsort.methods.registry import DEFAULT_METHOD, find_method, make_config
+from selfsort.methods.registry import DEFAULT_METHOD, find_method
 from selfsort.runs.folder import RunFolder
 from selfsort.runs.loop import Fit, Outcome, run_config
-from selfsort.runs.model import FEATURES_FROM, STARTED_FROM, continued, embed, load_featuriser
-from selfsort.types import Json
+from selfsort.runs.model import FEATURES_FROM, STARTED_FROM, embed, going_on, kind_of, load_featuriser
+from selfsort.runs.settings import read_words, settle, stored_settings
+from selfsort.types import Json, Method, Stage
+
+_MAX_THREADS = 1024
+"""More than any machine has use for; a stranger's config.json must not start millions."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,6 +36,8 @@ class Request:
     reading: Reading
     clusters: int
     method: str = DEFAULT_METHOD
+    stage: str | None = None
+    """What to do after the run `start_from`, in place of a method."""
     recipe: str = "auto"
     settings: tuple[str, ...] = ()
     """`key=value` words."""
@@ -46,6 +56,8 @@ class Session:
     fit: Fit
     folder: RunFolder
     dataset: Dataset
+    notes: tuple[str, ...] = ()
+    """What the user should know before it starts."""
 
     @property
     def recipe(self) -> str:
@@ -56,29 +68,27 @@ class Session:
 
 def start(request: Request, out: Path | None) -> Session:
     """Check the request, read the images and create the run folder."""
-    method = find_method(request.method)
-    if method.name == "self-label" and request.start_from is None:
-        raise InvalidInput("self-labelling needs a run to refine. Expected one. Use selfsort fit --self-label RUN.")
-    settings = parse_settings(method.config, request.settings)
+    kind = _kind_of(request)
+    settings, notes = read_words(kind, request.settings)
     if "n_clusters" in settings:
         raise InvalidInput("--set n_clusters says twice how many clusters to find. Expected it once. Use --clusters.")
     device = choose_device(request.device)
     features_run, layer = split_layer(request.features)
-    # Anything that can be refused before minutes of decoding is refused first.
-    make_config(method, request.clusters, settings, recipe=request.recipe, shape=(1, 1, 1), device=device)
+    settle_for = partial(settle, kind, request.clusters, settings, recipe=request.recipe, device=device)
+    settle_for(shape=(1, 1, 1))  # anything that can be refused before minutes of decoding is refused first
     if out is not None and distributed.is_main():
         RunFolder.refuse_occupied(out)
     dataset = request.reading.read()
-    config, choice = make_config(
-        method, request.clusters, settings, recipe=request.recipe, shape=dataset.images.shape, device=device
-    )
+    settled = settle_for(shape=dataset.images.shape)
     if request.start_from is not None:
         refuse_other_images(request.start_from, dataset)
-        method = continued(method, request.start_from, device)
+        kind = going_on(kind, request.start_from, device)
+    assert isinstance(kind, Method), "a stage is one, given a run"
     fit = Fit(
         images=dataset.images,
-        method=method,
-        config=config,
+        method=kind,
+        config=settled.config,
+        improve=settled.improve,
         device=device,
         seed=request.seed,
         truth=dataset.labels,
@@ -86,13 +96,27 @@ def start(request: Request, out: Path | None) -> Session:
         featuriser=None if features_run is None else load_featuriser(features_run, device, layer),
     )
     fit.check()
-    described = run_config(fit, choice, dataset.spec, fingerprint=dataset.fingerprint, source=request.reading.to_json())
+    described = run_config(
+        fit, settled.choice, dataset.spec, fingerprint=dataset.fingerprint, source=request.reading.to_json()
+    )
     if features_run is not None:
         described |= {FEATURES_FROM: str(features_run.path), "features_layer": layer}
     if request.start_from is not None:
         described |= {STARTED_FROM: str(request.start_from.path), "refines": request.start_from.field("method", str)}
     fit.folder = folder = _opened_by_all(lambda: _create(request, out, described, dataset, features_run))
-    return Session(fit, folder, dataset)
+    return Session(fit, folder, dataset, notes)
+
+
+def _kind_of(request: Request) -> Method | Stage:
+    if request.stage is None and request.method not in STAGES:
+        return find_method(request.method)
+    stage = find_stage(request.stage or request.method)
+    if request.stage is None or request.start_from is None:
+        raise InvalidInput(
+            f"{stage.name} is no method but a stage after a finished run. Expected that run. "
+            f"Use selfsort refine RUN --stage {stage.name}."
+        )
+    return stage
 
 
 def _create(
@@ -100,6 +124,8 @@ def _create(
 ) -> RunFolder:
     with RunFolder.creating(out or free_name(request), described) as folder:
         folder.write_json("ingest.json", dataset.ingest)
+        if dataset.paths is not None:
+            folder.save_names(dataset.names)
         if dataset.labels is not None:
             folder.save_truth(dataset.labels, dataset.label_names)
         if features_run is not None:
@@ -121,45 +147,85 @@ def _opened_by_all(create: Callable[[], RunFolder]) -> RunFolder:
 def resume(path: Path, *, source: str | None = None, device: str | None = None) -> Session:
     """Open an unfinished run and read its source again; other pixels than before are refused."""
     folder = RunFolder.open(path)
-    if folder.is_finished:
-        raise InvalidInput(
-            f"the run {path} is finished already. Expected an unfinished run. See it with: selfsort report {path}."
-        )
-    reading = Reading.from_json(folder.field("source", dict))
-    if source is not None:
-        reading = replace(reading, path=source)
-    dataset = reading.read()
+    folder.refuse_finished()
+    dataset = (reading := _source_of(folder, source)).read()
     if dataset.fingerprint != folder.field("fingerprint", str):
         raise InvalidInput(
             f"the images in {reading.path} are not those the run {path} was started with. "
             "Expected the same pixels in the same order. Restore the source, or start a new run."
         )
-    method = find_method(folder.field("method", str))
+    kind = kind_of(folder)
+    config, improve = stored_settings(kind, folder)
     torch_device = choose_device(device or folder.field("device", str))
     featuriser = None
     if (folder.path / STARTED_FROM).is_dir():
-        method = continued(method, RunFolder.open(folder.path / STARTED_FROM), torch_device)
+        kind = going_on(kind, RunFolder.open(folder.path / STARTED_FROM), torch_device)
+    if isinstance(kind, Stage):
+        raise InvalidInput(
+            f"the run {path} went on from another one, whose folder {STARTED_FROM} is missing. Expected it there. "
+            "Restore it, or start again with selfsort refine."
+        )
     if (folder.path / FEATURES_FROM).is_dir():
         inner = RunFolder.open(folder.path / FEATURES_FROM)
         featuriser = load_featuriser(inner, torch_device, str(folder.config.get("features_layer", "top")))
     fit = Fit(
         images=dataset.images,
-        method=method,
-        config=method.config.from_json(folder.field("settings", dict)),
+        method=kind,
+        config=config,
+        improve=improve,
         device=torch_device,
         seed=folder.field("seed", int),
-        truth=dataset.labels,
+        truth=folder.truth(),
         names=dataset.names,
         folder=folder,
         featuriser=featuriser,
     )
-    return Session(fit, folder, dataset)
+    return Session(fit, folder, dataset, take_threads_of(folder))
+
+
+def take_threads_of(folder: RunFolder) -> tuple[str, ...]:
+    """Compute with as many threads as a run was started with, because another number rounds differently.
+
+    Left alone among several processes, whose number is not kept and changes the result as well.
+    """
+    here = torch.get_num_threads()
+    if "threads" not in folder.config or distributed.world_size() > 1:
+        return ()
+    recorded = folder.field("threads", int)
+    if not 1 <= recorded <= _MAX_THREADS:
+        raise invalid("threads in config.json", f"be from 1 to {_MAX_THREADS}", recorded, "Restore the file.")
+    if recorded == here:
+        return ()
+    torch.set_num_threads(recorded)
+    threadpool_limits(recorded)  # those of NumPy, SciPy and scikit-learn
+    return (
+        f"threads: {recorded}, as the run was started with, and not {here}, as this process was: another number would "
+        "change the result.",
+    )
+
+
+def _source_of(folder: RunFolder, named: str | None) -> Reading:
+    """Say where an unfinished run's images are; the labels for scoring are in the folder."""
+    source = folder.field("source", dict)
+    if named is not None:
+        return replace(Reading.from_json(source), path=named, labels=None, labels_from_folders=False)
+    kind, names = folder.source_kind, folder.names()
+    if names is None and kind in ("folder", "list"):
+        raise InvalidInput(
+            f"the run {folder.path} does not say which pictures it was started with. Expected its names.csv, or the "
+            f"source. Name it: selfsort fit SOURCE --resume {folder.path}."
+        )
+    return Reading.from_run(source, kind, names or (), folder.field("image", dict))
 
 
 def reading_like(earlier: RunFolder, given: Reading | None) -> Reading:
     """How to read images for a run that goes on from another: its own source, or a new one in the same form."""
     if given is None:
-        return Reading.from_json(earlier.field("source", dict))
+        source, image = earlier.field("source", dict), earlier.field("image", dict)
+        reading = Reading.from_run(source, earlier.source_kind, earlier.label_table().names, image)
+        return replace(
+            reading, labels=source.get("labels"), labels_from_folders=bool(source.get("labels_from_folders"))
+        )
     spec = ImageSpec.from_json(earlier.field("image", dict))
     size = given.size if given.size is not None else min(spec.height, spec.width)
     channels: Literal[1, 3] = 1 if spec.channels == 1 else 3
@@ -260,7 +326,7 @@ def split_layer(text: str | None) -> tuple[RunFolder | None, str]:
 def free_name(request: Request) -> Path:
     """Pick a run folder nobody uses: selfsort-runs/SOURCE-METHOD-kK-seedS."""
     stem = re.sub(r"[^\w.-]+", "-", Path(request.reading.path).absolute().stem)[:60] or "images"
-    base = Path("selfsort-runs") / f"{stem}-{request.method}-k{request.clusters}-seed{request.seed}"
+    base = Path("selfsort-runs") / f"{stem}-{request.stage or request.method}-k{request.clusters}-seed{request.seed}"
     candidate, number = base, 2
     while candidate.exists():
         candidate, number = base.with_name(f"{base.name}-{number}"), number + 1

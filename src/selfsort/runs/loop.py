@@ -21,8 +21,11 @@ import torch
 from selfsort import __version__, distributed
 from selfsort.config import Config
 from selfsort.data import ImageSpec
-from selfsort.errors import Interrupted, InvalidInput, TrainingFailed, invalid
+from selfsort.errors import CannotWrite, Interrupted, InvalidInput, TrainingFailed, invalid
+from selfsort.improve.around import ImproveConfig, check_improvable, train_improved
+from selfsort.learning.checkpoint import weights_within
 from selfsort.methods.recipes import Choice
+from selfsort.methods.registry import METHODS
 from selfsort.metrics.external import match_clusters, scores
 from selfsort.metrics.internal import collapse_warnings, size_report
 from selfsort.runs.folder import RunFolder, Thumbnails
@@ -62,6 +65,8 @@ class Fit:
     """For scoring only: never handed on to the method."""
     names: Sequence[str] | None = None
     folder: RunFolder | None = None
+    improve: ImproveConfig = field(default_factory=ImproveConfig)
+    """Several starts and regrouping, around the method."""
     featuriser: Callable[[Images], F32] | None = None
     """Another run's network, whose features are clustered in place of pixels."""
     max_seconds: float | None = None
@@ -79,7 +84,7 @@ class Fit:
             try:
                 return self._run()
             except InvalidInput:
-                # The method refused the images before its first step: there is nothing to go on from.
+                # The method refused the images before its first step: a new run has nothing to go on from.
                 if self.folder is not None and is_held and not self.folder.events():
                     self.folder.discard()
                 raise
@@ -91,7 +96,7 @@ class Fit:
         folder = self.folder if distributed.is_main() else None
         saved_at = started
         events: list[Json] = []
-        for snapshot in self._snapshots(resume):
+        for snapshot in self._going_on(resume):
             elapsed = earlier + time.monotonic() - started
             event = self._event(snapshot, elapsed)
             events.append(event)
@@ -130,6 +135,7 @@ class Fit:
                 f"{self.method.name} learns its own features, so --features cannot be used with it. "
                 "Expected a classical method. Choose for example --method ac-gdl or kmeans."
             )
+        check_improvable(self.method, self.improve)
         if distributed.world_size() > 1 and not self.method.is_shareable:
             raise InvalidInput(
                 f"{self.method.name} cannot be trained by several processes. Expected one of those that can, such as "
@@ -152,9 +158,37 @@ class Fit:
             self._said.update(dict.fromkeys(event.get("warnings", ())))
         return (found[1], float(events[-1].get("elapsed", 0.0)) if events else 0.0) if found else (None, 0.0)
 
+    def _going_on(self, resume: State | None) -> Iterator[Snapshot]:
+        """Yield the snapshots; what a damaged state makes a method raise before the first one is told as such."""
+        if resume is None:
+            yield from self._snapshots(None)
+            return
+        try:
+            with weights_within(sum(array.nbytes for array in resume.arrays.values())):
+                snapshots = self._snapshots(resume)
+                first = next(snapshots)
+        except (InvalidInput, Interrupted, CannotWrite):
+            raise
+        except Exception as error:
+            reason = (str(error).splitlines() or [""])[0][:120]
+            raise InvalidInput(
+                f"the run cannot go on from its saved state ({type(error).__name__}: {reason}). Expected what selfsort "
+                "fit wrote. It was changed or damaged: restore it, or start a new run."
+            ) from error
+        yield first
+        yield from snapshots
+
     def _snapshots(self, resume: State | None) -> Iterator[Snapshot]:
         if self.featuriser is None or self.method.train_on_features is None:
-            return self.method.train(self.images, self.config, device=self.device, seed=self.seed, resume=resume)
+            return train_improved(
+                self.method,
+                self.images,
+                self.config,
+                self.improve,
+                device=self.device,
+                seed=self.seed,
+                resume=resume,
+            )
         features = self.featuriser(self.images)
         return self.method.train_on_features(features, self.config, device=self.device, seed=self.seed, resume=resume)
 
@@ -248,24 +282,30 @@ def pick_thumbnails(
 
 
 def shrink(pixels_NHWC: U8, side: int = 64) -> U8:
-    """Bring pictures to at most `side` pixels by averaging whole blocks: no resampling library, no blur."""
+    """Bring pictures to at most `side` pixels by averaging whole blocks: no resampling library, no blur.
+
+    A side that is shorter than a block becomes one pixel: a thin picture is still a picture.
+    """
     n, height, width, channels = pixels_NHWC.shape
     step = -(-max(height, width) // side)
     if step == 1:
         return pixels_NHWC
-    cut = pixels_NHWC[:, : height // step * step, : width // step * step]
-    blocks = cut.reshape(n, height // step, step, width // step, step, channels)
+    down, across = min(step, height), min(step, width)
+    rows, columns = height // down, width // across
+    cut = pixels_NHWC[:, : rows * down, : columns * across]
+    blocks = cut.reshape(n, rows, down, columns, across, channels)
     small: U8 = np.rint(blocks.mean(axis=(2, 4))).astype(np.uint8)
     return small
 
 
 def run_config(fit: Fit, choice: Choice, spec: ImageSpec, *, fingerprint: str, source: Json) -> Json:
     """Everything config.json says about a run before it starts."""
-    packages = ("torch", "numpy", "scipy", "scikit-learn", "numba", "pillow")
     return {
         "selfsort": __version__,
         "method": fit.method.name,
+        "method_from": METHODS.origin(fit.method.name).to_json(),
         "settings": fit.config.to_json(),
+        **({"improve": fit.improve.to_json()} if fit.method.improvable is not None else {}),
         "seed": fit.seed,
         "recipe": {"name": choice.recipe.name, "reason": choice.reason, "source": choice.recipe.source},
         "image": spec.to_json(),
@@ -274,8 +314,14 @@ def run_config(fit: Fit, choice: Choice, spec: ImageSpec, *, fingerprint: str, s
         "source": source,
         "device": str(fit.device),
         "threads": torch.get_num_threads(),
-        "versions": {"python": platform.python_version(), **{name: version(name) for name in packages}},
+        "versions": versions(),
     }
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of what a result may depend on."""
+    packages = ("torch", "numpy", "scipy", "scikit-learn", "numba", "pillow")
+    return {"python": platform.python_version(), **{name: version(name) for name in packages}}
 
 
 def peak_memory_mb() -> float | None:

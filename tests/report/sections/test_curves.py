@@ -82,9 +82,9 @@ def test_of_several_starts_the_one_that_went_on_is_drawn(tmp_path: Path, name: s
     assert [e.text for e in page.all("figcaption")] == ["Loss", "Stability of the starts"]
 
 
-@pytest.mark.parametrize("name", ["regroup_gain", "mending_gain"])  # the second is that of older runs
+@pytest.mark.parametrize("name", ["regrouping_gain", "mending_gain"])  # the second is that of older runs
 def test_regrouping_is_called_by_one_name(tmp_path: Path, name: str) -> None:
     path = make_run(tmp_path / "run", n_events=0)
     for step in (1, 2):
         RunFolder.open(path).append_event({"step": step, name: step / 10})
-    assert [e.text for e in page_of(read_run(path)).all("figcaption")] == ["Gain of regrouping"]
+    assert [e.text for e in page_of(read_run(path)).all("figcaption")] == ["Regrouping gain"]

@@ -6,7 +6,7 @@ import pytest
 from tests.report.folders import make_run
 from tests.report.pages import parse_text
 
-from selfsort.report.published import SCORES
+from selfsort.metrics.published import SCORES
 from selfsort.report.read import read_run
 from selfsort.report.sections.reference import dataset_of, published_for, published_table
 

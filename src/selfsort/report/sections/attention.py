@@ -67,7 +67,9 @@ def attended(run: RunData, pictures: Pictures, most: int) -> list[Attended]:
     if found is None:
         return []
     kept = [(i, row) for i, row in enumerate(found.rows.tolist()) if row in pictures][:most]
-    soft = run.soft() if kept else np.zeros((0, 0), np.float32)
+    if not kept:
+        return []
+    soft = run.soft(np.array([row for _, row in kept]))
     clusters = list(range(soft.shape[1]))
     return [
         Attended(
@@ -75,13 +77,13 @@ def attended(run: RunData, pictures: Pictures, most: int) -> list[Attended]:
             overlay(pictures.pixels(row), found.maps[i]),
             BarChart(
                 f"Cluster {int(run.table.labels[row])}",
-                soft[row].tolist(),
+                soft_K.tolist(),
                 [str(cluster) for cluster in clusters],
                 f"soft assignment of {run.table.names[row]}",
                 clusters,
             ),
         )
-        for i, row in kept
+        for (i, row), soft_K in zip(kept, soft, strict=True)
     ]
 
 

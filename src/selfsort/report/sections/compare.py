@@ -13,6 +13,7 @@ from selfsort.report.drawings import Line, LineChart, Matrix, Panels
 from selfsort.report.read import SCORE_NAMES, RunData, number
 from selfsort.report.render.html import Child, Html, element, join
 from selfsort.report.render.svg import draw, draw_panels
+from selfsort.runs.renamed import all_settings
 from selfsort.text import duration, shorten
 from selfsort.types import F64
 
@@ -63,7 +64,7 @@ def changed_settings(runs: Sequence[RunData]) -> list[str]:
     """Return the settings that are not the same in all runs of a method; other methods have others anyway."""
     changed: dict[str, None] = {}
     for method in dict.fromkeys(run.method for run in runs):
-        own = [run.config["settings"] for run in runs if run.method == method]
+        own = [all_settings(run.config) for run in runs if run.method == method]
         names = dict.fromkeys(name for settings in own for name in settings)
         changed |= {name: None for name in names if len({json.dumps(settings.get(name)) for settings in own}) > 1}
     return list(changed)
@@ -74,17 +75,17 @@ def swept_setting(runs: Sequence[RunData]) -> str | None:
     if len({run.method for run in runs}) > 1 or len({run.config.get("fingerprint") for run in runs}) > 1:
         return None
     changed = changed_settings(runs)
-    is_numeric = len(changed) == 1 and all(number(run.config["settings"].get(changed[0])) is not None for run in runs)
+    is_numeric = len(changed) == 1 and all(number(all_settings(run.config).get(changed[0])) is not None for run in runs)
     return changed[0] if is_numeric else None
 
 
 def _identity(run: RunData) -> str:
-    return json.dumps([run.method, run.config["settings"], run.config.get("fingerprint")], sort_keys=True)
+    return json.dumps([run.method, all_settings(run.config), run.config.get("fingerprint")], sort_keys=True)
 
 
 def _settings(run: RunData, changed: Sequence[str]) -> str:
     """Write the settings that set a run apart; the number of clusters has its own column."""
-    own = run.config["settings"]
+    own = all_settings(run.config)
     return ", ".join(f"{name} {own[name]}" for name in changed if name in own and name != "n_clusters")
 
 
@@ -153,11 +154,11 @@ def _sweep(runs: Sequence[RunData]) -> Html | None:
     name = swept_setting(runs)
     if name is None or not all(run.scores for run in runs):
         return None
-    values = sorted({float(run.config["settings"][name]) for run in runs})
+    values = sorted({float(all_settings(run.config)[name]) for run in runs})
     lines = []
     for key in ("acc", "nmi_geometric", "ari"):
         means = [
-            float(np.mean([run.scores[key] for run in runs if run.config["settings"][name] == value]))
+            float(np.mean([run.scores[key] for run in runs if all_settings(run.config)[name] == value]))
             for value in values
         ]
         lines.append(Line(SCORE_NAMES[key], values, means))

@@ -16,12 +16,7 @@ _LEFT_OUT = frozenset({"step", "total", "elapsed", "seconds", "images_per_second
     {"upper", "lower", "selected_fraction", "size_lower", "size_upper", "start", "stability"}
 )
 
-_TITLES = {
-    **SCORE_NAMES,
-    "lr": "Learning rate",
-    "regroup_gain": "Gain of regrouping",
-    "regroup_moves": "Share moved by regrouping",
-}
+_TITLES = {**SCORE_NAMES, "lr": "Learning rate"}
 
 
 def curves(run: RunData) -> Panels | None:
@@ -45,8 +40,8 @@ def _starts(run: RunData) -> BarChart:
     """Compare the starts; the curves are those of the one that went on."""
     best = max(run.starts, key=lambda start: run.starts[start])
     caption = (
-        f"Start {best} went on; the other curves are its own. Stability: how much the label of one augmented copy of "
-        "an image tells of that of another (their mutual information)."
+        f"Start {best} went on; the other curves are its own. Stability under augmentation: how much the label of one "
+        "augmented copy of an image tells of that of another."
     )
     return BarChart(
         "Stability of the starts",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import PureWindowsPath
 
-from selfsort.report.published import DATASETS, SCORES, Score
+from selfsort.metrics.published import DATASETS, SCORES, Score
 from selfsort.report.read import RunData
 from selfsort.report.render.html import Html, element, join
 

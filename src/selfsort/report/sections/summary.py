@@ -7,6 +7,7 @@ import numpy as np
 from selfsort.metrics.internal import size_report
 from selfsort.report.read import RunData, number
 from selfsort.report.render.html import Html, element, join
+from selfsort.runs.renamed import all_settings
 from selfsort.text import duration, percent, plural, shorten
 
 MAX_SKIPPED = 200
@@ -42,7 +43,7 @@ def sentences(run: RunData) -> list[str]:
 
 def settings(run: RunData) -> Html:
     """List every setting, the versions and the fingerprint of the data."""
-    rows = [(str(name), _plain(value)) for name, value in run.config["settings"].items()]
+    rows = [(str(name), _plain(value)) for name, value in all_settings(run.config).items()]
     rows.append(("seed", str(run.config["seed"])))
     recipe, versions = run.config.get("recipe"), run.config.get("versions")
     if isinstance(recipe, dict):

@@ -6,14 +6,13 @@ import errno
 import os
 import re
 import shutil
-import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from itertools import chain, count
 from pathlib import Path
+from types import ModuleType
 
 from PIL import Image
 
@@ -25,8 +24,11 @@ from selfsort.progress import track
 from selfsort.runs.folder import LabelTable, RunFolder, label_csv, write_whole
 from selfsort.types import U8
 
-if sys.platform != "win32":
+fcntl: ModuleType | None
+try:
     import fcntl
+except ImportError:  # Windows
+    fcntl = None
 
 _SCRATCH = ".selfsort-export-"
 _naming = threading.Lock()
@@ -115,8 +117,8 @@ def put(made: Path, places: Iterable[Path]) -> Path | None:
 
 def read_images_of(folder: RunFolder, table: LabelTable) -> Dataset:
     """Read the images of a run from its source again; others than the run's are refused."""
-    # The labels for scoring may be gone by now, and nothing here needs them.
-    reading = replace(Reading.from_json(folder.field("source", dict)), labels=None, labels_from_folders=False)
+    source, image = folder.field("source", dict), folder.field("image", dict)
+    reading = Reading.from_run(source, folder.source_kind, table.names, image)
     dataset = reading.read(min_images=1)
     # Files are known by their names; rows of an array have only their pixels to be known by.
     is_other = dataset.paths is None and dataset.fingerprint != folder.field("fingerprint", str)
@@ -221,7 +223,7 @@ def _open_lock(folder: Path) -> int:
 
 def _is_held(lock: int) -> bool | None:
     """Lock an open file until it is closed; False if another has it, None if there are no locks here."""
-    if sys.platform == "win32":
+    if fcntl is None:
         return None
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

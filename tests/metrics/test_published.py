@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from selfsort.report.published import DATASETS, SCORES, published
+from selfsort.metrics.published import DATASETS, SCORES, published
 
 
 def test_every_number_is_a_share_and_every_name_known() -> None:

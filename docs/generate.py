@@ -1,0 +1,103 @@
+"""Write the parts of the pages that come from the code: the settings of every method.
+
+    python docs/generate.py        # `make docs` does it first; tests/test_docs.py fails if it was forgotten
+
+A generated part stands between two marks, `<!-- generated: NAME -->` and `<!-- end -->`. On the page of a method it is
+short (names and defaults by who says so); docs/settings.md says what each setting means.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from selfsort.config import SettingInfo, Settings, describe
+from selfsort.improve.around import ImproveConfig
+from selfsort.improve.stages import STAGES
+from selfsort.methods.registry import METHODS
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+SETTINGS = DOCS / "settings.md"
+
+PAGES = {"fcae-kmeans": "dbc", "dec": "dbc"} | {
+    name: name for name in ("jule", "dbc", "dac", "gatcluster", "secu", "self-label")
+}
+"""The page of each method that has one; the others share docs/classic.md."""
+
+PART = re.compile(r"(?P<begin><!-- generated: (?P<name>[\w -]+) -->\n).*?(?P<end><!-- end -->)", re.DOTALL)
+
+
+def configs() -> dict[str, type[Settings]]:
+    """Return the settings of every method and stage, and of what works around them, by name."""
+    methods = {name: method.config for name, method in METHODS.items()}
+    return {**methods, **{name: stage.config for name, stage in STAGES.items()}, "improve": ImproveConfig}
+
+
+def by_source(settings: list[SettingInfo]) -> str:
+    """Return a short table: who says so, and the names with their defaults."""
+    said: dict[str, list[str]] = {}
+    for one in settings:
+        if one.name != "n_clusters":
+            said.setdefault(cell(one.source), []).append(f"`{one.name}` {cell(one.default)}")
+    rows = [f"| {source} | {', '.join(names)} |" for source, names in said.items()]
+    return "\n".join(["| from | settings and their defaults |", "|---|---|", *rows])
+
+
+def in_full(settings: list[SettingInfo]) -> str:
+    """Return a table with a row for each setting."""
+    rows = [
+        f"| `{one.name}` | {cell(one.default)} | {cell(one.doc)} | {cell(one.type)} | {cell(one.source)} |"
+        for one in settings
+    ]
+    return "\n".join(["| setting | default | what it is | takes | from |", "|---|---|---|---|---|", *rows])
+
+
+def cell(text: str) -> str:
+    """Return a text that Markdown shows as it is."""
+    return re.sub(r"([*|_<])", r"\\\1", text)
+
+
+def part(name: str) -> str:
+    """Return the text of one generated part, by the name in its mark."""
+    kind, _, method = name.partition(" ")
+    tables = {"settings": by_source, "all-settings": in_full}
+    return tables[kind](describe(configs()[method]))
+
+
+def refreshed(page: str) -> str:
+    """Return a page with every generated part written anew."""
+    return PART.sub(lambda found: f"{found['begin']}{part(found['name'])}\n{found['end']}", page)
+
+
+def settings_page() -> str:
+    """Return docs/settings.md, which is generated as a whole."""
+    lines = [
+        "# Settings",
+        "",
+        "Every setting of every method, as `selfsort methods NAME` prints them. `--set name=value` changes one; a",
+        "recipe (`--recipe`) changes several. *From* says who wants it so: the paper, the code that its authors",
+        "released, or ours. This page is written by `python docs/generate.py`.",
+    ]
+    for name in configs():
+        page = f"methods/{PAGES[name]}.md" if name in PAGES else "classic.md"
+        lines += ["", f"## {name}", "", f"[The method]({page}).", "", part(f"all-settings {name}")]
+    return "\n".join(lines) + "\n"
+
+
+def texts() -> dict[Path, str]:
+    """Return every page that has generated parts, as it should be."""
+    pages = {page: page.read_text(encoding="utf-8") for page in sorted(DOCS.rglob("*.md")) if page != SETTINGS}
+    return {page: refreshed(text) for page, text in pages.items() if PART.search(text)} | {SETTINGS: settings_page()}
+
+
+def main() -> None:
+    """Bring the pages up to date and name those that changed."""
+    for page, text in texts().items():
+        if not page.exists() or page.read_text(encoding="utf-8") != text:
+            page.write_text(text, encoding="utf-8")
+            print(f"written: {page.relative_to(ROOT)}")
+
+
+if __name__ == "__main__":
+    main()

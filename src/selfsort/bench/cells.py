@@ -1,0 +1,235 @@
+"""A cell: one method, so set, with one seed, on one data set; and how it is measured.
+
+Each cell is measured in a process of its own, so that its peak memory is its own, on one thread, so that seconds
+mean the same on a busy machine. What is measured is the fit alone: reading and compiling come before.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from selfsort import __version__
+from selfsort.bench.datasets import DATASETS, read
+from selfsort.errors import SelfsortError, TrainingFailed
+from selfsort.types import Json
+
+resource: ModuleType | None
+try:
+    import resource
+except ImportError:  # Windows
+    resource = None
+
+PROTOCOLS = {"same-images": "fitted and scored on the same images, the true number of clusters given"}
+
+ONE_THREAD = {
+    **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1"),
+    "NUMBA_THREADING_LAYER": "workqueue",
+}
+
+CPU_LIMIT = 900
+"""Seconds of processor time after which a cell is given up, where the system can count them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """What can be measured once."""
+
+    dataset: str
+    method: str
+    seed: int
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """Those that differ from what the method's recipe says."""
+    encoder: str = "none"
+    protocol: str = "same-images"
+
+    @property
+    def name(self) -> str:
+        """How it is called on the screen.
+
+        >>> Cell(dataset="usps", method="ac-gdl", seed=0, settings={"absorb": False, "K_s": 5}).name
+        'usps ac-gdl (absorb=no, K_s=5) seed 0'
+        """
+        return f"{self.dataset} {label(self.method, self.settings)} seed {self.seed}"
+
+    def full_settings(self) -> Json:
+        """Return every setting that counts: defaults, then the recipe, then the cell's own."""
+        import torch
+
+        from selfsort.improve.around import ImproveConfig
+        from selfsort.methods.registry import find_method
+        from selfsort.runs.settings import settle
+
+        known = DATASETS[self.dataset]
+        method, cpu = find_method(self.method), torch.device("cpu")
+        settled = settle(method, known.n_classes, self.settings, shape=known.shape, device=cpu)
+        around = {} if settled.improve == ImproveConfig() else {"improve": settled.improve.to_json()}
+        return {**settled.config.to_json(), **around}
+
+    def content(self) -> Json:
+        """Return what makes two measurements the same, apart from the pixels.
+
+        Settings count as they end up: saying a default aloud makes no other cell.
+        """
+        known = DATASETS[self.dataset]
+        return {
+            "dataset": self.dataset,
+            "split": known.split,
+            "size": known.size,
+            "protocol": self.protocol,
+            "method": self.method,
+            "encoder": self.encoder,
+            "settings_digest": digest(self.full_settings()),
+            "seed": self.seed,
+        }
+
+
+def label(method: str, settings: Mapping[str, Any]) -> str:
+    """Name a method with the settings that were changed."""
+    said = ", ".join(f"{key}={_spell(value)}" for key, value in settings.items())
+    return f"{method} ({said})" if said else method
+
+
+def _spell(value: Any) -> str:
+    return ("yes" if value else "no") if isinstance(value, bool) else str(value)
+
+
+def digest(values: Mapping[str, Any]) -> str:
+    """Return the sha256 of JSON values, whatever the order of their names.
+
+    >>> digest({"a": 1, "b": 2}) == digest({"b": 2, "a": 1})
+    True
+    """
+    return hashlib.sha256(json.dumps(values, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def key_of(content: Mapping[str, Any], fingerprint: str) -> str:
+    """Return the address of a measurement: of its content and of the pixels."""
+    return digest({**content, "fingerprint": fingerprint})
+
+
+def measure(cell: Cell, fingerprint: str) -> Json:
+    """Measure a cell in a process of its own and return its record: nothing that tells whose machine it was."""
+    from selfsort.methods.registry import METHODS
+    from selfsort.runs.loop import versions
+
+    content = cell.content()
+    started = time.monotonic()
+    measured = _in_a_child(cell)
+    return {
+        "key": key_of(content, fingerprint),
+        **content,
+        "settings": dict(cell.settings),
+        "fingerprint": fingerprint,
+        **measured,
+        "total_seconds": round(time.monotonic() - started, 2),
+        "method_from": METHODS.origin(cell.method).to_json(),
+        "versions": {"selfsort": __version__, **versions()},
+        "cpu": cpu_model(),
+        "date": datetime.now(UTC).date().isoformat(),
+    }
+
+
+def _in_a_child(cell: Cell) -> Json:
+    done = subprocess.run(
+        [sys.executable, "-m", "selfsort.bench.cells"],
+        input=json.dumps(asdict(cell)),
+        capture_output=True,
+        text=True,
+        env={**os.environ, **ONE_THREAD},
+        check=False,
+    )
+    if done.returncode == -getattr(signal, "SIGXCPU", 0) != 0:
+        return {"refused": f"stopped after {CPU_LIMIT // 60} minutes of processor time"}
+    lines = done.stdout.splitlines()
+    if done.returncode != 0 or not lines:
+        said = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
+        raise TrainingFailed(f"{cell.name} ended with code {done.returncode} ({said}). Expected scores. Look into it.")
+    measured: Json = json.loads(lines[-1])
+    return measured
+
+
+def fit_and_score(cell: Cell) -> Json:
+    """Measure a cell in this process."""
+    import torch
+
+    from selfsort.methods.registry import find_method
+    from selfsort.runs.loop import Fit
+
+    dataset = read(cell.dataset)
+    method, cpu = find_method(cell.method), torch.device("cpu")
+    config = method.config.from_json(cell.full_settings())
+    fit = Fit(dataset.images, method, config, cpu, cell.seed, dataset.labels)
+    try:
+        _compile(cell)
+        began = time.process_time()
+        outcome = fit.run()
+    except SelfsortError as error:
+        return {"refused": str(error)}
+    return {
+        "scores": {name: round(value, 5) for name, value in (outcome.metrics or {}).items()},
+        "clusters_asked": config.n_clusters,
+        "clusters_found": len(set(outcome.clustering.labels.tolist())),
+        "seconds": round(outcome.seconds, 2),
+        "cpu_seconds": round(time.process_time() - began, 2),
+        "peak_memory_mb": peak_memory_mb(),
+        "threads": torch.get_num_threads(),
+    }
+
+
+def _compile(cell: Cell) -> None:
+    """Fit a few drawn shapes, so that no timing contains the compiler. The classical methods alone have one."""
+    import torch
+
+    from selfsort.data.synthetic import shapes
+    from selfsort.methods.registry import find_method
+
+    method = find_method(cell.method)
+    if method.train_on_features is not None:
+        config = method.config.from_json({**cell.settings, "n_clusters": 4})
+        list(method.train(shapes(20, size=12)[0], config, device=torch.device("cpu"), seed=0))
+
+
+def peak_memory_mb() -> float | None:
+    """Return the largest resident size of this process.
+
+    Where there is /proc it is asked: what `getrusage` counts begins, in a child, with the size of its parent.
+    """
+    from selfsort.runs.loop import peak_memory_mb as counted_by_the_system
+
+    status = Path("/proc/self/status")
+    if status.is_file() and (found := re.search(r"VmHWM:\s+(\d+) kB", status.read_text())):
+        return round(int(found[1]) / 1024, 1)
+    return counted_by_the_system()
+
+
+def cpu_model() -> str:
+    """Return the name of the processor, as far as the system tells it."""
+    listing = Path("/proc/cpuinfo")
+    if listing.is_file() and (found := re.search(r"model name\s*:\s*(.+)", listing.read_text())):
+        return found[1].strip()
+    return platform.processor() or platform.machine()
+
+
+def main() -> None:
+    """Measure the cell on standard input; the last line of standard output is what was measured."""
+    if resource is not None:
+        resource.setrlimit(resource.RLIMIT_CPU, (CPU_LIMIT, CPU_LIMIT + 5))
+    print(json.dumps(fit_and_score(Cell(**json.load(sys.stdin)))))
+
+
+if __name__ == "__main__":
+    main()

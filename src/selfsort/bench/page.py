@@ -1,0 +1,184 @@
+"""docs/results.md, and the marked blocks of other pages, from the records: `python -m selfsort.bench.page [DOCS]`.
+
+A block stands between two markers, on lines of their own. It names a table and what to show of it:
+
+    <!-- records: classic nmi -->
+    <!-- end -->
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from selfsort.bench.cells import PROTOCOLS
+from selfsort.bench.datasets import DATASETS
+from selfsort.bench.records import SHIPPED, read_records
+from selfsort.bench.summary import MEASURES, TITLES, Measure, Summary, summarise
+from selfsort.bench.tables import TABLES, Table, find_table
+from selfsort.errors import InvalidInput, SelfsortError, invalid
+from selfsort.types import Json
+
+RESULTS = "results.md"
+_BLOCK = re.compile(r"^(<!-- records: ([^\n]*?) -->\n).*?^(<!-- end -->)$", re.DOTALL | re.MULTILINE)
+
+
+def pages(docs: Path, records: Mapping[str, Json]) -> dict[Path, str]:
+    """Return every page that is made from records, wholly or in blocks, as it ought to be."""
+    made = {docs / RESULTS: results_page(records)}
+    for path in sorted(docs.rglob("*.md")):
+        text = path.read_text(encoding="utf-8")
+        if path != docs / RESULTS and "<!-- records:" in text:
+            made[path] = with_blocks(text, records, path.name)
+    return made
+
+
+def with_blocks(text: str, records: Mapping[str, Json], name: str = "the page") -> str:
+    """Fill the marked blocks of a page."""
+
+    def filled(match: re.Match[str]) -> str:
+        return match[1] + block(match[2], records) + match[3]
+
+    text, n_filled = _BLOCK.subn(filled, text)
+    if n_filled != text.count("<!-- records:"):
+        raise InvalidInput(
+            f"{name} has a block of records without an end. Expected <!-- end --> on a line of its own after each. "
+            "Add it."
+        )
+    return text
+
+
+def block(words: str, records: Mapping[str, Json]) -> str:
+    """Make the content of one block from what its marker says."""
+    name, *asked = words.split() or [""]
+    for measure in asked:
+        if measure not in MEASURES:
+            raise invalid("a block of records", f"ask for some of {', '.join(MEASURES)}", repr(measure), "Change it.")
+    table = find_table(name)
+    measures = [measure for measure in MEASURES if measure in asked] or ["nmi", "acc"]
+    return "\n".join(markdown(table, summarise(table, records), measures)) + "\n"
+
+
+def markdown(table: Table, summaries: Sequence[Summary], measures: Sequence[Measure]) -> list[str]:
+    """Draw a table of rows by data sets; a data set that was not measured at all is left out."""
+    datasets = [name for name in table.datasets if any(s.dataset == name and s.records for s in summaries)]
+    if not datasets:
+        return ["Nothing was measured yet."]
+    found = {(summary.row.name, summary.dataset): summary for summary in summaries}
+    lines = _head("method", [DATASETS[name].title for name in datasets])
+    for row in table.rows:
+        cells = [" / ".join(cell(found[row.name, name], measure) for measure in measures) for name in datasets]
+        if any(found[row.name, name].records for name in datasets):
+            lines.append("| " + " | ".join([row.name, *cells]) + " |")
+    return lines
+
+
+def cell(summary: Summary, measure: Measure) -> str:
+    """Show a mean with its spread, and in brackets what was published; a dash where nothing was measured."""
+    mean, spread, printed = summary.mean(measure), summary.spread(measure), summary.published(measure)
+    if mean is None:
+        return "-"
+    if measure == "seconds":
+        return f"{mean:.1f}" if mean < 10 else f"{mean:.0f}"
+    if measure == "memory":
+        return f"{mean:.0f}"
+    shown = _share(mean) + ("" if spread is None else f" ± {_share(spread)}")
+    return shown + ("" if printed is None else f" ({_share(printed)})")
+
+
+def results_page(records: Mapping[str, Json]) -> str:
+    """Write docs/results.md."""
+    lines = [
+        "# Results",
+        "",
+        "Made from the records in `src/selfsort/bench/records` by `python -m selfsort.bench.page`; do not edit.",
+        "",
+        "`selfsort bench` lists the tables, `selfsort bench NAME` measures what a table lacks and prints it. The data "
+        "are looked for in the folder that the variable `SELFSORT_DATA` names. Mean ± standard deviation over the "
+        "seeds; in brackets what was published; a dash where nothing was measured yet.",
+        "",
+        f"Protocol: {'; '.join(PROTOCOLS.values())}. Each cell in a process of its own, on one thread.",
+        "",
+        *_head("data set", ["images", "shape", "classes", "from"]),
+        *(
+            f"| {known.title} | {known.n_images:,} | {height}x{width}x{channels} | {known.n_classes} | {known.source} |"
+            for known in DATASETS.values()
+            for height, width, channels in [known.shape]
+        ),
+    ]
+    for table in TABLES.values():
+        summaries = summarise(table, records)
+        lines += ["", f"## {table.title}", "", f"`selfsort bench {table.name}`: {progress(table, summaries)}"]
+        if any(summary.records for summary in summaries):
+            for measure in MEASURES:
+                lines += ["", f"### {table.title}: {TITLES[measure]}", "", *markdown(table, summaries, [measure])]
+            lines += refusals(summaries)
+            lines += ["", f"Measured {_circumstances(summaries)}."]
+    return "\n".join([*lines, ""])
+
+
+def progress(table: Table, summaries: Sequence[Summary]) -> str:
+    """Say how much of a table there is.
+
+    >>> progress(TABLES["classic"], summarise(TABLES["classic"], {}))
+    'none of 162 combinations measured yet.'
+    """
+    n_done = sum(bool(summary.records) or summary.refused is not None for summary in summaries)
+    said = "all" if n_done == len(summaries) else f"{n_done or 'none'} of"
+    return (
+        f"{said} {len(summaries)} combinations measured{'' if said == 'all' else ' yet' if not n_done else ' so far'}."
+    )
+
+
+def refusals(summaries: Sequence[Summary]) -> list[str]:
+    """List what was refused, and why."""
+    found = [
+        f"- {DATASETS[summary.dataset].title}, {summary.row.name}: {summary.refused}"
+        for summary in summaries
+        if summary.refused is not None
+    ]
+    return ["", *found] if found else []
+
+
+def _circumstances(summaries: Sequence[Summary]) -> str:
+    records = [record for summary in summaries for record in summary.records]
+    dates = sorted({record["date"] for record in records})
+    period = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
+    versions = {f"{name} {record['versions'][name]}" for record in records for name in ("selfsort", "torch", "numpy")}
+    return f"{period} on {', '.join(sorted({record['cpu'] for record in records}))} with {', '.join(sorted(versions))}"
+
+
+def _head(first: str, columns: Sequence[str]) -> list[str]:
+    names = [first, *columns]
+    return ["| " + " | ".join(names) + " |", "|" + "---|" * len(names)]
+
+
+def _share(value: float) -> str:
+    """Write a share as papers do.
+
+    >>> _share(0.9315), _share(0.9996), _share(-0.02)
+    ('.931', '1.00', '-.020')
+    """
+    text = f"{value:.3f}"
+    return "1.00" if text == "1.000" else text.replace("0.", ".", 1) if text.startswith(("0.", "-0.")) else text
+
+
+def main() -> None:
+    """Write the pages that differ."""
+    docs = Path(sys.argv[1] if sys.argv[1:] else "docs")
+    try:
+        if not docs.is_dir():
+            raise InvalidInput(f"{docs} is not a folder. Expected the docs of the source tree. Name it, or go there.")
+        for path, text in pages(docs, read_records([SHIPPED])).items():
+            if not path.exists() or path.read_text(encoding="utf-8") != text:
+                path.write_text(text, encoding="utf-8")
+                print(f"written: {path}")
+    except SelfsortError as error:
+        print(error, file=sys.stderr)
+        sys.exit(error.exit_code)
+
+
+if __name__ == "__main__":
+    main()

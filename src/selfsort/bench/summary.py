@@ -1,0 +1,101 @@
+"""Measured means and spreads beside the published numbers."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from selfsort.bench.tables import Row, Table
+from selfsort.metrics.published import published
+from selfsort.types import Json
+
+Measure = Literal["nmi", "acc", "ari", "seconds", "memory"]
+MEASURES: tuple[Measure, ...] = get_args(Measure)
+TITLES: dict[Measure, str] = {
+    "nmi": "NMI (geometric)",
+    "acc": "ACC",
+    "ari": "ARI",
+    "seconds": "Seconds of processor time",
+    "memory": "Peak memory, MB",
+}
+
+_SCORES = {"nmi": "nmi_geometric", "acc": "acc", "ari": "ari"}
+
+
+@dataclass(frozen=True)
+class Summary:
+    """All seeds of one row on one data set."""
+
+    row: Row
+    dataset: str
+    records: tuple[Json, ...]
+    refused: str | None = None
+    """Why there is nothing to show, if the method refused."""
+    features: str = "pixels"
+
+    def values(self, measure: Measure) -> list[float]:
+        """Return one number a seed."""
+        if measure in _SCORES:
+            return [float(record["scores"][_SCORES[measure]]) for record in self.records]
+        name = "cpu_seconds" if measure == "seconds" else "peak_memory_mb"
+        return [float(record[name]) for record in self.records if record[name] is not None]
+
+    def mean(self, measure: Measure) -> float | None:
+        """Return the mean over the seeds."""
+        values = self.values(measure)
+        return statistics.fmean(values) if values else None
+
+    def spread(self, measure: Measure) -> float | None:
+        """Return the standard deviation over the seeds, if there are several."""
+        values = self.values(measure)
+        return statistics.pstdev(values) if len(values) > 1 else None
+
+    def published(self, measure: Measure) -> float | None:
+        """Return what was printed; the first source is a method's main table."""
+        found = published(self.row.method, self.dataset, self.features) if self.row.is_published else ()
+        value: float | None = getattr(found[0], measure, None) if found else None
+        return value
+
+    def to_json(self) -> Json:
+        """Return JSON types."""
+        return {
+            "dataset": self.dataset,
+            "method": self.row.method,
+            "settings": dict(self.row.settings),
+            "seeds": [record["seed"] for record in self.records],
+            **({} if self.refused is None else {"refused": self.refused}),
+            **{
+                measure: {
+                    "mean": self.mean(measure),
+                    "spread": self.spread(measure),
+                    "published": self.published(measure),
+                }
+                for measure in MEASURES
+            },
+        }
+
+
+def summarise(table: Table, records: Mapping[str, Json]) -> list[Summary]:
+    """Gather what is known about every row on every data set, whatever the seeds.
+
+    Only settings as they are today count: a default that has changed since makes another cell.
+    """
+    by_content: dict[tuple[str, ...], dict[int, Json]] = {}
+    for record in records.values():  # the newest last
+        by_content.setdefault(_group(record), {})[record["seed"]] = record
+    found = []
+    for dataset in table.datasets:
+        for row in table.rows:
+            seeds = by_content.get(_group(table.cell(row, dataset, 0).content()), {})
+            chosen = [seeds[seed] for seed in sorted(seeds) if row.is_random or seed == 0]
+            scored = tuple(record for record in chosen if "scores" in record)
+            refused = next((str(record["refused"]) for record in chosen if "refused" in record), None)
+            found.append(Summary(row, dataset, scored, None if scored else refused, table.features))
+    return found
+
+
+def _group(content: Mapping[str, object]) -> tuple[str, ...]:
+    names = ("dataset", "split", "size", "protocol", "method", "encoder", "settings_digest")
+    return tuple(str(content.get(name)) for name in names)

@@ -1,0 +1,135 @@
+"""The tables: which methods, with which settings, on which data sets."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from selfsort.bench.cells import Cell, label
+from selfsort.errors import invalid
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of a table."""
+
+    method: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    is_random: bool = False
+    is_published: bool = False
+    """True if these settings are meant to be those behind the published row."""
+
+    @property
+    def name(self) -> str:
+        """How the row is called."""
+        return label(self.method, self.settings)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """A named list of cells."""
+
+    name: str
+    title: str
+    rows: tuple[Row, ...]
+    datasets: tuple[str, ...]
+    features: str = "pixels"
+    """On what the published numbers are that stand beside."""
+    n_seeds: int = 3
+
+    def cells(self, seeds: Sequence[int] | None = None) -> list[Cell]:
+        """List the cells, a first seed of everything before the second of anything."""
+        seeds = range(self.n_seeds) if seeds is None else seeds
+        return [
+            self.cell(row, dataset, seed)
+            for turn, seed in enumerate(seeds)
+            for dataset in self.datasets
+            for row in self.rows
+            if row.is_random or turn == 0
+        ]
+
+    def cell(self, row: Row, dataset: str, seed: int) -> Cell:
+        """Return one of the cells."""
+        # What draws no random numbers is the same for every seed.
+        return Cell(dataset=dataset, method=row.method, settings=row.settings, seed=seed if row.is_random else 0)
+
+
+_CLASSIC_DATASETS = ("umist", "coil20", "cmu-pie", "usps", "mnist-test", "coil100")
+
+_CLASSIC = (
+    Row("kmeans", is_random=True, is_published=True),
+    Row("kmeans", {"centre": "yes"}, is_random=True, is_published=True),
+    Row("sc-njw", is_random=True, is_published=True),
+    Row("sc-njw", {"keep_diagonal": False}, is_random=True),
+    Row("sc-st", is_random=True, is_published=True),
+    Row("sc-st", {"scale_neighbour": 7}, is_random=True),
+    Row("sc-ls", is_random=True, is_published=True),
+    Row("ncuts", is_random=True, is_published=True),
+    Row("ncuts", {"is_squared": False}, is_random=True),
+    Row("ac-link", is_published=True),
+    Row("ac-link", {"centre": "yes"}, is_published=True),
+    Row("ac-zell", {"absorb": False}, is_published=True),
+    Row("ac-zell", {"absorb": False, "centre": "yes"}, is_published=True),
+    Row("ac-zell"),
+    Row("ac-gdl", {"absorb": False}, is_published=True),
+    Row("ac-gdl", {"absorb": False, "centre": "yes"}, is_published=True),
+    Row("ac-gdl"),
+    Row("ac-gdl", {"graph": "local", "absorb": False}),
+    Row("ac-gdl", {"graph": "local"}),
+    Row("ac-gdl", {"graph": "local", "centre": "no"}),
+    Row("ac-pic", {"absorb": False}, is_published=True),
+    Row("ac-pic", {"absorb": False, "centre": "yes"}, is_published=True),
+    Row("ac-pic"),
+    Row("nmf-lp", is_random=True, is_published=True),
+    Row("nmf-lp", {"alpha": 100.0}, is_random=True),
+    Row("nmf-d", is_random=True, is_published=True),
+    Row("umap-kmeans", is_random=True),
+)
+
+_UPDATES = (
+    Row("ac-gdl", {"absorb": False}),
+    Row("ac-gdl", {"absorb": False, "update": "approx_size"}),
+    *(
+        Row("ac-gdl", {"absorb": False, "update": "approx_alpha", "alpha": alpha})
+        for alpha in (-0.2, -0.1, 0.0, 0.1, 0.2, 0.3, 0.5)
+    ),
+)
+
+_NEIGHBOURS = tuple(
+    Row("ac-gdl", {**plain, "K_s": k}) for plain in ({}, {"absorb": False}) for k in (5, 10, 15, 20, 30, 50, 80)
+)
+
+TABLES: dict[str, Table] = {
+    table.name: table
+    for table in (
+        Table(
+            name="classic",
+            title="The classical methods on pixels",
+            rows=_CLASSIC,
+            datasets=_CLASSIC_DATASETS,
+        ),
+        Table(
+            name="gdl-updates",
+            title="Approximate updates of ac-gdl",
+            rows=_UPDATES,
+            datasets=_CLASSIC_DATASETS,
+        ),
+        Table(
+            name="gdl-neighbours",
+            title="The number of neighbours of ac-gdl",
+            rows=_NEIGHBOURS,
+            datasets=_CLASSIC_DATASETS,
+        ),
+    )
+}
+
+
+def find_table(name: str) -> Table:
+    """Look a table up by name; a near miss is named."""
+    if name in TABLES:
+        return TABLES[name]
+    close = difflib.get_close_matches(name, TABLES, n=1, cutoff=0.4)
+    hint = f"Did you mean {close[0]}?" if close else "`selfsort bench` lists them."
+    raise invalid("NAME", f"be one of {', '.join(TABLES)}", repr(name), hint)

@@ -1,0 +1,20 @@
+"""STAGES: what can be done after a run is finished, by name."""
+
+from __future__ import annotations
+
+import difflib
+
+from selfsort.errors import invalid
+from selfsort.improve import self_label
+from selfsort.types import Stage
+
+STAGES: dict[str, Stage] = {stage.name: stage for stage in (self_label.STAGE,)}
+
+
+def find_stage(name: str) -> Stage:
+    """Look a stage up by name; a near miss is named."""
+    if name in STAGES:
+        return STAGES[name]
+    close = difflib.get_close_matches(name, STAGES, n=1, cutoff=0.4)
+    hint = f"Did you mean {close[0]}?" if close else "`selfsort methods` lists them."
+    raise invalid("--stage", f"be one of {', '.join(STAGES)}", repr(name), hint)

@@ -1,0 +1,413 @@
+"""Random commands on damaged sources, damaged runs and odd paths, through the real command line.
+
+Whatever it is given, `selfsort` ends with 0 (done), 2 (wrong use or input) or 3 (interrupted), never with 1, a
+traceback, a signal, more than `SECONDS` or more than `MEMORY` bytes. Every case runs in a process of its own, forked
+from one that has imported everything: no case sees what another has left behind, and thousands of them fit into
+minutes. A case is named by a seed and a number:
+
+    python -m tests.attacks.fuzz --minutes 30            another seed each time
+    python -m tests.attacks.fuzz --seed 5 --case 1234    one case again, with its traceback
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import importlib
+import os
+import resource
+import secrets
+import shlex
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from tests.attacks.hostile_runs import mutated_run
+from tests.attacks.hostile_sources import mutated_array_file, mutated_picture_folder
+from tests.conftest import write_photos
+from tests.contract.tiny import TINY
+
+SECONDS = 20
+MEMORY = 1536 * 2**20
+ALLOWED_CODES = (0, 2, 3)
+
+FINISHED = ("kmeans", "sc-njw", "ac-gdl", "nmf-d", "dbc", "dac", "gatcluster", "secu", "jule", "refined", "on-features")
+INTERRUPTED = ("dbc", "dac", "gatcluster", "secu", "jule", "refined")
+
+
+_MODULES = (
+    *(
+        "onnx",
+        "uvicorn",
+        "sklearn.cluster",
+        "sklearn.decomposition",
+        "selfsort.cli.main",
+        "selfsort.runs.model",
+        "selfsort.runs.export.onnx",
+    ),
+    *(
+        "selfsort.runs.launch",
+        "selfsort.runs.export.folders",
+        "selfsort.explore.app",
+        "selfsort.explore.serve",
+        "selfsort.report.build",
+    ),
+    "selfsort.report.render.figures",
+)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One command and what it is given."""
+
+    number: int
+    words: tuple[str, ...]
+    folder: Path
+    stdout: str | None = None
+    """A device to write to in place of a file."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command ended."""
+
+    code: int
+    """Negative: the signal that ended it."""
+    err: str
+    seconds: float
+    peak_bytes: int
+
+    @property
+    def fault(self) -> str | None:
+        """What must not happen, if it did."""
+        if self.code in (-signal.SIGKILL, -signal.SIGXCPU):
+            return f"no end after {SECONDS} s"
+        if self.code not in ALLOWED_CODES:
+            return f"exit code {self.code}"
+        if "Traceback" in self.err:
+            return "a traceback"
+        if self.peak_bytes > MEMORY:
+            return f"{self.peak_bytes / 2**20:.0f} MB"
+        return None
+
+
+@dataclass(eq=False)
+class Tally:
+    """What a loop of cases came to."""
+
+    codes: Counter[int] = field(default_factory=Counter)
+    faults: list[str] = field(default_factory=list)
+
+
+# ---- sound things to damage --------------------------------------------------------------------------------
+
+
+def write_sound_runs(folder: Path) -> None:
+    """Make small runs of several methods, finished and interrupted, and the pictures they came from."""
+    write_photos(folder / "photos")
+    photos, runs = str(folder / "photos"), folder / "runs"
+
+    def fit(name: str, *words: str, is_interrupted: bool = False) -> None:
+        method = [] if name == "refined" else ["--method", name if name != "on-features" else "kmeans"]
+        out = ["--clusters", "3", "--out", str(runs / (name + ("-interrupted" if is_interrupted else "")))]
+        stop = ["--max-minutes", "0"] if is_interrupted else []
+        ended = run_words(["fit", photos, "--labels-from-folders", *method, *words, *out, *stop], folder)
+        assert ended.code == (3 if is_interrupted else 0), (name, ended)
+
+    for name in FINISHED[:9]:
+        settings = [word for key, value in TINY.get(name, {}).items() for word in ("--set", f"{key}={_spelt(value)}")]
+        fit(name, *settings)
+        if name in INTERRUPTED:
+            fit(name, *settings, is_interrupted=True)
+    settings = [
+        word for pair in ("epochs=2", "warmup=1", "batch_size=12", "min_agreement=0") for word in ("--set", pair)
+    ]
+    refine = ["--self-label", str(runs / "secu"), *settings]
+    fit("refined", *refine)
+    fit("refined", *refine, is_interrupted=True)
+    fit("on-features", "--features", str(runs / "dbc"))
+
+
+def _spelt(value: object) -> str:
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value).lower()
+
+
+_ABOUT = {None: (0, 10), "sources": (0, 3), "runs": (3, 9), "paths": (9, 10)}
+
+
+# ---- cases -------------------------------------------------------------------------------------------------
+
+
+def make_case(seed: int, number: int, sound: Path, folder: Path, about: str | None = None) -> Case:
+    """Draw a command; the same seed and number give the same one."""
+    rng = np.random.default_rng([seed, number])
+    kind = int(rng.integers(*_ABOUT[about]))
+    stdout = None
+    if kind < 2:
+        words = _on_source(rng, str(mutated_array_file(rng, folder)), sound)
+    elif kind == 2:
+        words = _on_source(rng, str(mutated_picture_folder(rng, folder)), sound)
+    elif kind < 9:
+        words = _on_run(rng, sound, folder)
+    else:
+        words = _on_odd_paths(rng, sound, folder)
+        stdout = "/dev/full" if rng.random() < 0.1 else None
+    return Case(number, tuple(words), folder, stdout)
+
+
+def _draw(rng: np.random.Generator, choices: Sequence[str]) -> str:
+    return choices[int(rng.integers(len(choices)))]
+
+
+def _on_source(rng: np.random.Generator, source: str, sound: Path) -> list[str]:
+    if rng.random() < 0.2:
+        return ["predict", str(sound / "runs" / _draw(rng, ("kmeans", "dbc"))), source, "--max-bad", "1"]
+    words = ["fit", source, "--method", "kmeans", "--clusters", "2", "--max-bad", _draw(rng, ("0", "0.5", "1"))]
+    words += ["--size", _draw(rng, ("4", "9"))] if rng.random() < 0.3 else []
+    words += ["--gray"] if rng.random() < 0.2 else []
+    words += ["--where", _draw(rng, ("labels=1", "images=1", "names=a", "x=", "="))] if rng.random() < 0.2 else []
+    return words
+
+
+def _on_run(rng: np.random.Generator, sound: Path, folder: Path) -> list[str]:
+    if rng.random() < 0.3:
+        name = _draw(rng, INTERRUPTED) + "-interrupted"
+        run = str(mutated_run(rng, sound / "runs" / name, folder))
+        source = [str(sound / "photos")] if rng.random() < 0.5 else []
+        return ["fit", *source, "--resume", run, "--max-minutes", _draw(rng, ("0", "0.05"))]
+    run = str(mutated_run(rng, sound / "runs" / _draw(rng, FINISHED), folder))
+    photos = str(sound / "photos")
+    choices: list[list[str]] = [
+        ["predict", run, photos, "--json"],
+        ["score", run],
+        ["score", run, "--json", "--labels", str(folder / "run" / "labels.csv")],
+        ["report", run],
+        ["report", run, str(sound / "runs" / "kmeans")],
+        ["export", run, "--to", "csv"],
+        ["export", run, "--to", "folders", *(["--link"] if rng.random() < 0.5 else [])],
+        ["export", run, "--to", "onnx"],
+        ["explore", run, "--no-browser"],
+        ["fit", "--self-label", run, "--set", "epochs=1", "--set", "warmup=0", "--max-minutes", "0"],
+        ["fit", photos, "--features", run, "--method", "kmeans", "--clusters", "2"],
+        ["fit", photos, "--start-from", run, "--method", "secu", "--set", "epochs=1", "--max-minutes", "0"],
+    ]
+    if rng.random() < 0.02:  # seconds of drawing
+        return ["report", run, "--figures", str(folder / "figures")]
+    return choices[int(rng.integers(len(choices)))]
+
+
+def _on_odd_paths(rng: np.random.Generator, sound: Path, folder: Path) -> list[str]:
+    loop, dangling, closed = folder / "loop", folder / "dangling", folder / "closed"
+    loop.symlink_to("loop")
+    dangling.symlink_to("nowhere")
+    closed.mkdir(mode=0)
+    os.mkfifo(folder / "pipe")
+    (folder / "empty").touch()
+    photos, run = str(sound / "photos"), str(sound / "runs" / "kmeans")
+    odd = (
+        *("~nosuchuser", "~nosuchuser/x", "~", "", ".", "..", "/dev/null", "/dev/full", "/dev/zero", "-"),
+        *("x" * 300, "x/" * 3000, "caf\udce9", "\u202e", "a\nb", "\x1b[31m", "a:b", ":", "run:"),
+        *(str(loop), str(loop / "x"), str(dangling), str(dangling / "x"), str(closed), str(closed / "x")),
+        *(
+            str(folder / "pipe"),
+            str(folder / "empty"),
+            str(folder / "empty" / "x"),
+            "/proc/self/mem",
+            "/proc/x",
+            photos,
+        ),
+        *(run, run + "/labels.csv", run + "/", "//etc//", "~/nowhere"),
+    )
+    path, other = _draw(rng, odd), _draw(rng, odd)
+    number = _draw(rng, ("0", "-1", "3", "1e3", "nan", "inf", "9" * 400, "99999999999", "", "x", "2:5", "auto"))
+    fit = ["--method", "kmeans", "--clusters", "2"]
+    choices: list[list[str]] = [
+        ["fit", path, *fit],
+        ["fit", photos, *fit, "--out", path],
+        ["fit", photos, *fit, "--labels", path],
+        ["fit", photos, *fit, "--features", path],
+        ["fit", photos, *fit, "--start-from", path],
+        ["fit", path, "--resume", other],
+        ["fit", "--self-label", path],
+        ["fit", photos, "--method", "kmeans", "--clusters", number],
+        ["fit", photos, *fit, _draw(rng, ("--size", "--seed", "--memory", "--max-bad", "--max-minutes")), number],
+        ["fit", photos, *fit, "--set", _draw(rng, ("n_init=", "x=1", "=", "n_init", "n_clusters=2", path))],
+        ["fit", photos, *fit, "--device", _draw(rng, ("meta", "cuda:99", "", "cpu:0", "xpu", "nowhere", "mps"))],
+        ["fit", photos, *fit, "--where", path, "--recipe", other],
+        ["predict", path, other],
+        ["predict", run, path],
+        ["predict", run, photos, "--out", path],
+        ["predict", run, photos, "--device", _draw(rng, ("meta", "vulkan", "cpu:1"))],
+        ["score", path],
+        ["score", run, "--labels", path],
+        ["report", path],
+        ["report", run, "--out", path],
+        ["report", run, "--out", str(folder / "page.html"), "--figures", path],
+        ["export", run, "--to", _draw(rng, ("csv", "folders", "onnx", "x")), "--out", path],
+        ["export", path, "--to", "csv"],
+        ["explore", path, "--no-browser"],
+        ["explore", run, "--no-browser", "--port", number],
+        ["methods"],
+        ["methods", _draw(rng, ("kmeans", "jul", "", "[/]", "[bold]", path))],
+        ["methods", "secu", "--json"],
+        [path],
+        ["--version"],
+    ]
+    return choices[int(rng.integers(len(choices)))]
+
+
+# ---- running -----------------------------------------------------------------------------------------------
+
+
+def import_everything() -> None:
+    """Load what any command needs, so that a forked process finds it there."""
+    for name in _MODULES:
+        importlib.import_module(name)
+    import torch
+
+    torch.set_num_threads(1)
+    torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.1).step()  # loads a second's worth of modules
+    gc.freeze()  # a forked process shares what nobody walks over
+
+
+def run_words(words: Sequence[str], folder: Path, *, stdout: str | None = None, is_debug: bool = False) -> Ended:
+    """Run a command in a forked process that stands in the folder."""
+    errors = folder / "stderr.txt"
+    started = time.monotonic()
+    child = os.fork()
+    if not child:
+        code = 70
+        try:
+            code = _in_child(words, folder, errors, stdout, is_debug)
+        finally:
+            os._exit(code)
+    code, usage = _wait(child, started + 10 * SECONDS)
+    err = errors.read_text(encoding="utf-8", errors="replace") if errors.exists() else ""
+    return Ended(code, err, time.monotonic() - started, usage.ru_maxrss * 1024)
+
+
+def _wait(child: int, deadline: float) -> tuple[int, resource.struct_rusage]:
+    pause = 0.001
+    while True:
+        found, status, usage = os.wait4(child, os.WNOHANG)
+        if found:
+            return os.waitstatus_to_exitcode(status), usage
+        if time.monotonic() > deadline:
+            os.kill(child, signal.SIGKILL)
+            _, status, usage = os.wait4(child, 0)
+            return os.waitstatus_to_exitcode(status), usage
+        time.sleep(pause)
+        pause = min(0.02, pause * 1.5)
+
+
+def _in_child(words: Sequence[str], folder: Path, errors: Path, stdout: str | None, is_debug: bool) -> int:
+    """Be the command line: its own folder, its own streams, no server that waits for visitors."""
+    import uvicorn
+
+    from selfsort.cli.main import main
+
+    # Seconds of work, not of waiting for others; who waits for ever is killed all the same.
+    resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
+    os.chdir(folder)
+    out = os.open(stdout or "stdout.txt", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    err = os.open(errors, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    for source, target in ((nothing, 0), (out, 1), (err, 2)):
+        os.dup2(source, target)
+    sys.stdout, sys.stderr = (open(n, "w", encoding="utf-8", closefd=False) for n in (1, 2))  # noqa: SIM115
+    sys.stderr.reconfigure(errors="backslashreplace")
+    uvicorn.Server.run = lambda self, sockets=None: None  # type: ignore[method-assign]
+    sys.argv = ["selfsort", *(["--debug"] if is_debug else []), *words]
+    code: object = 0
+    try:
+        main()
+    except SystemExit as end:
+        code = end.code or 0
+    # What the interpreter does on its way out, and what it answers if that fails.
+    try:
+        sys.stdout.flush()
+    except OSError:
+        code = 120
+    sys.stderr.flush()
+    return code if isinstance(code, int) else 1
+
+
+def loop(seed: int, sound: Path, scratch: Path, is_over: Callable[[int], bool], about: str | None = None) -> Tally:
+    """Run cases until told to stop; print every fault with what it takes to see it again."""
+    tally = Tally()
+    number = 0
+    while not is_over(number):
+        folder = scratch / str(number)
+        folder.mkdir()
+        case = make_case(seed, number, sound, folder, about)
+        ended = run_words(case.words, folder, stdout=case.stdout)
+        tally.codes[ended.code] += 1
+        if ended.fault is not None:
+            tally.faults.append(_told(seed, case, ended, about))
+            print(tally.faults[-1], flush=True)
+        _take_away(folder)
+        number += 1
+    return tally
+
+
+def _told(seed: int, case: Case, ended: Ended, about: str | None) -> str:
+    words = shlex.join(case.words).encode("utf-8", "backslashreplace").decode()
+    last = (ended.err.strip().splitlines() or [""])[-1]
+    return (
+        f"{ended.fault}: selfsort {words[:400]}\n    {last[:400]}\n"
+        f"    again: python -m tests.attacks.fuzz --seed {seed} --case {case.number}"
+        + (f" --about {about}" if about else "")
+    )
+
+
+def _take_away(folder: Path) -> None:
+    if (folder / "closed").is_dir():
+        (folder / "closed").chmod(0o700)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def cases(minutes: float) -> Callable[[int], bool]:
+    """Say after each case whether the time is up."""
+    until = time.monotonic() + 60 * minutes
+    return lambda done: time.monotonic() >= until
+
+
+def main() -> None:
+    """Run the loop, or one case of it again."""
+    parser = argparse.ArgumentParser(description="random commands on damaged input")
+    parser.add_argument("--minutes", type=float, default=1)
+    parser.add_argument("--seed", type=int, default=secrets.randbelow(2**31))
+    parser.add_argument("--case", type=int, help="only this one, with its traceback")
+    parser.add_argument("--about", choices=[about for about in _ABOUT if about], help="only commands on these")
+    parser.add_argument("--sound", type=Path, help="keep the sound runs here for the next time")
+    asked = parser.parse_args()
+    import_everything()
+    with tempfile.TemporaryDirectory(prefix="selfsort-fuzz-") as scratch:
+        sound = (asked.sound or Path(scratch) / "sound").absolute()
+        if not sound.exists():
+            sound.mkdir()
+            write_sound_runs(sound)
+        if asked.case is not None:
+            folder = Path(scratch) / "again"
+            folder.mkdir()
+            case = make_case(asked.seed, asked.case, sound, folder, asked.about)
+            ended = run_words(case.words, folder, stdout=case.stdout, is_debug=True)
+            print(ended.err, "\n", shlex.join(case.words).encode("utf-8", "backslashreplace").decode(), ended.code)
+            _take_away(folder)
+            return
+        print(f"seed {asked.seed}", flush=True)
+        tally = loop(asked.seed, sound, Path(scratch), cases(asked.minutes), asked.about)
+    codes = ", ".join(f"{code}: {count}" for code, count in sorted(tally.codes.items()))
+    print(f"{tally.codes.total()} commands, exit codes {codes}; {len(tally.faults)} faults (seed {asked.seed})")
+    sys.exit(1 if tally.faults else 0)
+
+
+if __name__ == "__main__":
+    main()

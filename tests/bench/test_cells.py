@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+import json
+import os
+import platform
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.bench.drawn import write_umist
+
+from selfsort.bench import cells
+from selfsort.bench.cells import Cell, digest, key_of, measure, peak_memory_mb
+from selfsort.bench.records import SHIPPED, read_records
+from selfsort.errors import TrainingFailed
+
+KMEANS = Cell(dataset="umist", method="kmeans", seed=3, settings={"n_restarts": 2})
+
+
+def test_saying_a_default_aloud_makes_no_other_cell() -> None:
+    plain = Cell(dataset="umist", method="ac-gdl", seed=0)
+    aloud = Cell(dataset="umist", method="ac-gdl", seed=0, settings={"K_s": 20})
+    assert plain.content() == aloud.content()
+    assert plain.name != aloud.name
+
+
+@pytest.mark.parametrize(
+    "change", [{"seed": 1}, {"method": "ncuts"}, {"dataset": "usps"}, {"settings": {"absorb": False}}, {"encoder": "x"}]
+)
+def test_anything_else_does(change: dict[str, object]) -> None:
+    plain = Cell(dataset="umist", method="ac-gdl", seed=0)
+    other = Cell(**{**vars(plain), **change})
+    assert key_of(plain.content(), "pixels") != key_of(other.content(), "pixels")
+    assert key_of(plain.content(), "pixels") != key_of(plain.content(), "other pixels")
+
+
+def test_a_record_holds_what_was_measured_and_nothing_about_whose_machine_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_umist(tmp_path)
+    monkeypatch.setenv("SELFSORT_DATA", str(tmp_path))
+    record = measure(KMEANS, "pixels")
+    assert record["key"] == key_of(KMEANS.content(), "pixels")
+    assert record["settings"] == {"n_restarts": 2}
+    assert record["settings_digest"] == digest(KMEANS.full_settings())
+    assert record["scores"]["acc"] > 0.5
+    assert {"acc", "ari", "nmi_geometric", "nmi_arithmetic", "nmi_max"} <= set(record["scores"])
+    assert (record["clusters_asked"], record["seed"], record["threads"]) == (20, 3, 1)
+    assert 0 < record["clusters_found"] <= 20
+    assert 50 < record["peak_memory_mb"] < 2000
+    assert 0 < record["seconds"] < record["total_seconds"]
+    assert record["method_from"]["package"] == "selfsort"
+    text = json.dumps(record)
+    for secret in {str(tmp_path), str(Path.home()), socket.gethostname(), platform.node()} - {"", "/", "localhost"}:
+        assert secret not in text
+
+
+def test_a_refusal_is_a_measurement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_umist(tmp_path)
+    monkeypatch.setenv("SELFSORT_DATA", str(tmp_path))
+    refused = cells.fit_and_score(Cell(dataset="umist", method="ncuts", seed=0, settings={"max_images": 100}))
+    assert set(refused) == {"refused"}
+    assert "at most 100" in refused["refused"]
+
+
+def test_a_child_that_fails_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SELFSORT_DATA", raising=False)
+    with pytest.raises(
+        TrainingFailed, match=r"umist kmeans \(n_restarts=2\) seed 3 ended with code 1 \(.*SELFSORT_DATA"
+    ):
+        measure(KMEANS, "pixels")
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="only Linux keeps the account this test compares")
+def test_the_peak_of_a_child_is_its_own() -> None:
+    code = "from selfsort.bench.cells import peak_memory_mb; print(peak_memory_mb())"
+    ballast = bytearray(os.urandom(1)) * 900_000_000  # a large parent, which a child must not be charged for
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert len(ballast) > 0
+    assert float(done.stdout) < 700 < 900 < (peak_memory_mb() or 0)
+
+
+def test_shipped_records_hold_nothing_else() -> None:
+    allowed = {
+        *("key", "dataset", "split", "size", "protocol", "method", "encoder", "settings_digest", "seed", "settings"),
+        *("fingerprint", "scores", "refused", "clusters_asked", "clusters_found", "seconds", "cpu_seconds"),
+        *("peak_memory_mb", "threads", "total_seconds", "method_from", "versions", "cpu", "date"),
+    }
+    records = read_records([SHIPPED])
+    assert records
+    for key, record in records.items():
+        assert set(record) <= allowed
+        content = {name: record[name] for name in Cell(dataset="umist", method="kmeans", seed=0).content()}
+        assert key == key_of(content, record["fingerprint"])

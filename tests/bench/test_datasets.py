@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.bench.drawn import write_umist
+
+from selfsort.bench.datasets import DATASETS, find, missing, read
+from selfsort.errors import InvalidInput, MissingData
+from selfsort.metrics import published
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_a_data_set_is_found_by_its_name_and_by_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write_umist(tmp_path)
+    monkeypatch.setenv("SELFSORT_DATA", str(tmp_path))
+    assert find("umist") == find("umist-32.npz") == find(path) == path
+    dataset = read("umist")
+    assert len(dataset) == 575
+    assert dataset.labels is not None
+
+
+@pytest.mark.parametrize("name", ["mnist-test", "mnist.npz"])
+def test_missing_data_name_the_variable_and_their_source(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SELFSORT_DATA", raising=False)
+    with pytest.raises(MissingData, match=r"SELFSORT_DATA is not set, .*mnist.npz: the MNIST database of LeCun"):
+        find(name)
+    monkeypatch.setenv("SELFSORT_DATA", str(tmp_path))
+    with pytest.raises(MissingData, match=r"SELFSORT_DATA names .*, which lacks mnist\.npz\."):
+        find(name)
+
+
+def test_several_missing_sets_make_one_message() -> None:
+    said = str(missing(["umist", "mnist", "mnist-test"]))
+    assert said.count("mnist.npz:") == said.count("umist-32.npz:") == 1
+
+
+def test_an_unknown_name_lists_the_known() -> None:
+    with pytest.raises(MissingData, match=r"nothing.npz is not there. Expected a file, or one of the data sets umist"):
+        find("nothing.npz")
+
+
+def test_other_data_under_that_name_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SELFSORT_DATA", str(tmp_path))
+    np.savez(tmp_path / "umist-32.npz", images=np.zeros((4, 32, 32), np.uint8), labels=np.arange(4))
+    with pytest.raises(InvalidInput, match=r"must hold 575 images .*; got 4 of shape \(32, 32, 1\) in 4"):
+        read("umist")
+    np.savez(tmp_path / "umist-32.npz", images=np.zeros((575, 32, 32), np.uint8))
+    with pytest.raises(InvalidInput, match="has no labels"):
+        read("umist")
+
+
+def test_published_numbers_use_the_same_names() -> None:
+    known = set(published.DATASETS)
+    assert set(DATASETS) - known == {"cifar10-test", "tinyimagenet-10"}  # not what a paper used
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["benchmarks.graph"],
+        ["benchmarks.classic_pictures"],
+        ["benchmarks.jule", "figures", "usps"],
+        ["experiments.embedding", "mnist.npz"],
+    ],
+)
+def test_scripts_say_it_in_one_message(words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SELFSORT_DATA", raising=False)
+    done = subprocess.run(
+        [sys.executable, "-m", *words], cwd=ROOT, capture_output=True, text=True, check=False, timeout=300
+    )
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.startswith("the variable SELFSORT_DATA is not set")
+    assert done.stderr.count("\n") == 1

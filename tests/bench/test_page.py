@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.bench.test_summary import record
+
+from selfsort.bench.page import pages, results_page, with_blocks
+from selfsort.bench.records import SHIPPED, read_records
+from selfsort.errors import InvalidInput
+
+ROOT = Path(__file__).parents[2]
+EMPTY = "before\n<!-- records: classic nmi -->\nold\n<!-- end -->\nafter\n"
+
+
+def records() -> dict[str, dict[str, object]]:
+    more = {"date": "2026-01-02", "cpu": "a processor", "versions": {"selfsort": "1", "torch": "2", "numpy": "3"}}
+    return {str(seed): record("kmeans", seed, nmi, **more) for seed, nmi in enumerate((0.5, 0.7))}
+
+
+def test_the_pages_are_those_of_the_records() -> None:
+    stale = [
+        path.relative_to(ROOT).as_posix()
+        for path, text in pages(ROOT / "docs", read_records([SHIPPED])).items()
+        if not path.exists() or path.read_text(encoding="utf-8") != text
+    ]
+    assert not stale, f"run `python -m selfsort.bench.page` and commit {', '.join(stale)}"
+
+
+def test_a_block_is_filled_and_the_rest_stays() -> None:
+    text = with_blocks(EMPTY, records())
+    assert text == (
+        "before\n<!-- records: classic nmi -->\n| method | UMist |\n|---|---|\n| kmeans | .600 ± .100 (.609) |\n"
+        "<!-- end -->\nafter\n"
+    )
+    assert with_blocks(text, records()) == text
+    assert "| kmeans | .300 ± .050 (.419) / 2.0 |" in with_blocks(EMPTY.replace("nmi", "acc seconds"), records())
+    assert "Nothing was measured yet." in with_blocks(EMPTY, {})
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("<!-- records: clasic -->\n<!-- end -->\n", "Did you mean classic"),
+        ("<!-- records: classic speed -->\n<!-- end -->\n", "got 'speed'"),
+        ("<!-- records: classic -->\nno end\n", "without an end"),
+    ],
+)
+def test_a_wrong_marker_is_refused(text: str, part: str) -> None:
+    with pytest.raises(InvalidInput, match=part):
+        with_blocks(text, {})
+
+
+def test_the_page_of_results_says_what_was_measured_and_with_what() -> None:
+    text = results_page(records())
+    assert "`selfsort bench classic`: 1 of 162 combinations measured so far." in text
+    assert "Measured 2026-01-02 on a processor with numpy 3, selfsort 1, torch 2." in text
+    assert "| UMist | 575 | 32x32x1 | 20 | the UMIST" in text
+    refused = {"r": {**record("ac-link", 0, 0.0), "refused": "too many images"}}
+    del refused["r"]["scores"]
+    assert "- UMist, ac-link: too many images" in results_page({**records(), **refused})
+
+
+def test_the_command_writes_only_what_differs(tmp_path: Path) -> None:
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    (docs / "page.md").write_text(EMPTY)
+    words = [sys.executable, "-m", "selfsort.bench.page"]
+    first, second = (subprocess.run([*words, docs], capture_output=True, text=True, check=True) for _ in range(2))
+    assert {Path(line).name for line in first.stdout.splitlines()} == {"results.md", "page.md"}
+    assert second.stdout == ""
+    wrong = subprocess.run([*words, tmp_path / "nowhere"], capture_output=True, text=True, check=False)
+    assert (wrong.returncode, wrong.stderr.count("\n")) == (2, 1)

@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from selfsort.bench.cells import Cell
+from selfsort.bench.summary import summarise
+from selfsort.bench.tables import Row, Table
+
+ROWS = (Row("kmeans", is_random=True, is_published=True), Row("ac-gdl"))
+TABLE = Table(name="small", title="A small table", rows=ROWS, datasets=("umist",))
+
+
+def record(method: str, seed: int, nmi: float, **changes: Any) -> dict[str, Any]:
+    content = Cell(dataset="umist", method=method, seed=seed).content()
+    scores = {"nmi_geometric": nmi, "acc": nmi / 2, "ari": 0.1}
+    return {**content, "scores": scores, "cpu_seconds": 2.0, "peak_memory_mb": None, **changes}
+
+
+def test_means_and_spreads_stand_beside_what_was_published() -> None:
+    kmeans, gdl = summarise(TABLE, {"a": record("kmeans", 1, 0.5), "b": record("kmeans", 0, 0.7)})
+    assert kmeans.mean("nmi") == pytest.approx(0.6)
+    assert kmeans.spread("nmi") == pytest.approx(0.1)
+    assert (kmeans.published("nmi"), kmeans.published("acc"), kmeans.published("ari")) == (0.609, 0.419, None)
+    assert (kmeans.published("seconds"), kmeans.mean("seconds"), kmeans.mean("memory")) == (None, 2.0, None)
+    assert [found["seed"] for found in kmeans.records] == [0, 1]
+    assert gdl.records == ()
+    assert kmeans.to_json()["acc"] == {"mean": pytest.approx(0.3), "spread": pytest.approx(0.05), "published": 0.419}
+
+
+def test_the_newest_of_one_seed_counts_and_other_settings_do_not() -> None:
+    records = {"a": record("kmeans", 0, 0.1), "b": record("kmeans", 0, 0.9)}
+    records["c"] = record("kmeans", 1, 0.2, settings_digest="of other defaults")
+    kmeans, _ = summarise(TABLE, records)
+    assert kmeans.values("nmi") == [0.9]
+    assert kmeans.spread("nmi") is None
+
+
+def test_a_refusal_is_shown_where_nothing_was_scored() -> None:
+    refused = record("ac-gdl", 0, 0.1)
+    del refused["scores"]
+    _, gdl = summarise(TABLE, {"a": {**refused, "refused": "too many images"}})
+    assert (gdl.refused, gdl.records) == ("too many images", ())
+    assert gdl.to_json()["refused"] == "too many images"

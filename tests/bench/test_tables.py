@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+import pytest
+
+from selfsort.bench.cells import PROTOCOLS
+from selfsort.bench.datasets import DATASETS
+from selfsort.bench.tables import TABLES, Row, Table, find_table
+from selfsort.errors import InvalidInput
+from selfsort.metrics.published import published
+
+
+@pytest.mark.parametrize("table", TABLES.values(), ids=TABLES)
+def test_every_cell_can_be_set_up_and_stands_once(table: Table) -> None:
+    cells = table.cells([0])
+    contents = [str(cell.content()) for cell in cells]
+    assert len(set(contents)) == len(cells) == len(table.rows) * len(table.datasets)
+    assert len({row.name for row in table.rows}) == len(table.rows)
+    assert all(cell.protocol in PROTOCOLS for cell in cells)
+    assert set(table.datasets) <= set(DATASETS)
+
+
+def test_rows_that_claim_a_published_number_have_one() -> None:
+    for table in TABLES.values():
+        for row in (row for row in table.rows if row.is_published):
+            assert all(published(row.method, dataset, table.features) for dataset in table.datasets), row.name
+
+
+def test_only_what_is_random_is_measured_with_several_seeds_and_breadth_comes_first() -> None:
+    rows = (Row("kmeans", is_random=True), Row("ac-gdl"))
+    table = Table(name="t", title="t", rows=rows, datasets=("umist", "usps"))
+    assert [(cell.seed, cell.dataset, cell.method) for cell in table.cells([4, 5])] == [
+        (4, "umist", "kmeans"),
+        (0, "umist", "ac-gdl"),
+        (4, "usps", "kmeans"),
+        (0, "usps", "ac-gdl"),
+        (5, "umist", "kmeans"),
+        (5, "usps", "kmeans"),
+    ]
+    assert len(table.cells()) == 2 * (3 + 1)
+
+
+def test_a_near_miss_is_named() -> None:
+    with pytest.raises(InvalidInput, match=r"got 'clasic'. Did you mean classic\?"):
+        find_table("clasic")

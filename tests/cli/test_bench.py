@@ -1,0 +1,66 @@
+"""`selfsort bench`: lists, measures, prints; what is missing is said and no traceback."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.bench.drawn import write_umist
+from tests.conftest import Command
+
+from selfsort.bench import records as shelf
+from selfsort.bench.tables import TABLES
+
+
+@pytest.fixture(autouse=True)
+def _nothing_shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shelf, "SHIPPED", tmp_path / "shipped")
+
+
+def test_tables_are_listed(selfsort: Command) -> None:
+    done = selfsort("bench")
+    assert done.code == 0
+    assert all(name in done.out for name in TABLES)
+    first = json.loads(selfsort("bench", "--json").out)["tables"][0]
+    assert (first["name"], first["state"]) == ("classic", "none of 162 combinations measured yet.")
+
+
+def test_a_cell_is_measured_once_and_shown(selfsort: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_umist(tmp_path / "data")
+    monkeypatch.setenv("SELFSORT_DATA", str(tmp_path / "data"))
+    words = ["bench", "classic", "--only", "umist ac-link seed"]
+    done = selfsort(*words)
+    assert done.code == 0
+    assert done.err.startswith("umist ac-link seed 0: NMI ")
+    assert "(.643)" not in done.err
+    lines = (tmp_path / "shipped/classic.jsonl").read_text().splitlines()
+    assert len(lines) == 1
+    again = selfsort("bench", "classic", "--only", "umist ac-link", "--json", "--budget-minutes", "0")
+    found = json.loads(again.out)
+    assert (found["measured"], found["left"]) == (0, 1)  # centre=yes is left
+    assert found["rows"][0]["nmi"]["published"] == 0.643
+    assert again.err == "1 cells are left, the first is umist ac-link (centre=yes) seed 0.\n"
+    shown = selfsort("bench", "classic", "--only", "umist ac-link", "--budget-minutes", "0")
+    assert "(.643)" in shown.out
+    # Records of one's own lie beside those that ship.
+    other = selfsort(*words, "--again", "--records", "own")
+    assert (other.code, len(Path("own/classic.jsonl").read_text().splitlines())) == (0, 1)
+    assert len((tmp_path / "shipped/classic.jsonl").read_text().splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [
+        (["clasic"], "Did you mean classic?"),
+        (["classic", "--seeds", "x"], "--seeds"),
+        (["classic", "--only", "k-means"], "--only"),
+        (["classic", "--budget-minutes", "-1"], "--budget-minutes"),
+        (["classic"], "the variable SELFSORT_DATA is not set"),
+    ],
+)
+def test_wrong_use(selfsort: Command, monkeypatch: pytest.MonkeyPatch, words: list[str], part: str) -> None:
+    monkeypatch.delenv("SELFSORT_DATA", raising=False)
+    done = selfsort("bench", *words)
+    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
+    assert part in done.err
