@@ -56,7 +56,7 @@ def test_pairs_are_those_the_method_selects(tmp_path: Path, restraint: bool, sel
 
 
 def test_a_pair_at_the_lower_threshold_is_not_selected(tmp_path: Path) -> None:
-    soft = np.array([[1, 0, 0], [0.5, 0.5, 0]], F)
+    soft = np.eye(2, 3, dtype=F)
     history: dict[int, Arrays] = {1: {"rows": np.array([0, 1]), "soft": soft}}
-    run = with_events(tmp_path, [{"step": 1, "upper": 0.9, "lower": 0.5}], history, restraint=False)
+    run = with_events(tmp_path, [{"step": 1, "upper": 0.9, "lower": 0.0}], history)
     assert threshold_trace(run)[0].selected == 0
