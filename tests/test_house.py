@@ -55,7 +55,7 @@ ALLOWED: dict[str, set[str]] = {
     "metrics": GROUND | {"augment"},
     # The report knows nothing but run folders and metrics.
     "report": GROUND | {"runs", "metrics"},
-    "explore": GROUND | {"data", "runs", "report"},
+    "explore": GROUND | {"data", "runs"},
     "__main__": {"cli"},
     "__init__": {"estimator"},  # the public names, loaded on first use
 }

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from selfsort.text import duration, plural, sentence, short, shorten
+from selfsort.text import duration, plural, printable, sentence, short, shorten
 
 
 @pytest.mark.parametrize(
@@ -30,3 +30,13 @@ def test_a_name_is_cut_in_its_middle_only_when_too_long() -> None:
 def test_counts_and_sentences() -> None:
     assert plural(0, "file") == "0 files"
     assert sentence("") == ""
+
+
+@pytest.mark.parametrize("bad", ["\x00", "\x1b", "\ud800", "\u202e", "\x85", "\ufffe"])
+def test_what_no_page_can_show_is_replaced(bad: str) -> None:
+    assert printable(f"a{bad}b") == "a\ufffdb"
+
+
+def test_ordinary_names_stay() -> None:
+    name = "Été/日本語 🐈\tzwei.png"
+    assert printable(name) == name

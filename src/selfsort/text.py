@@ -2,6 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
+# Bytes of names that are not UTF-8 (Python keeps them as surrogates) and control characters cannot stand in HTML;
+# direction marks could make a file's name read as another one.
+_UNPRINTABLE = re.compile(
+    "[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u200e\\u200f\\u202a-\\u202e\\u2066-\\u2069\\ud800-\\udfff\\ufffe\\uffff]"
+)
+_BYTE = re.compile("[\\udc80-\\udcff]")
+
 
 def plural(count: int, noun: str) -> str:
     """Write a count with its noun.
@@ -65,3 +74,13 @@ def shorten(text: str, limit: int = 120) -> str:
         return text
     half = (limit - 1) // 2
     return f"{text[:half]}\u2026{text[-half:]}"
+
+
+def printable(text: str) -> str:
+    r"""Replace what no page can show; bytes that are not UTF-8 are spelt out, since names may differ in them alone.
+
+    >>> printable("a\x00b").encode(), printable("caf\udce9")
+    (b'a\xef\xbf\xbdb', 'caf\\xe9')
+    """
+    spelt = _BYTE.sub(lambda byte: f"\\x{ord(byte[0]) - 0xDC00:02x}", text)
+    return _UNPRINTABLE.sub("\ufffd", spelt)

@@ -59,7 +59,7 @@ _MODULES = (
         "selfsort.explore.serve",
         "selfsort.report.build",
     ),
-    *("selfsort.report.figures", "selfsort.report.plotting"),
+    "selfsort.report.render.figures",
 )
 
 

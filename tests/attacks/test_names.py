@@ -18,9 +18,9 @@ from tests.tiny_run import files_of
 from selfsort.data import read_labels, read_source
 from selfsort.explore.editor import Desk
 from selfsort.explore.exports import export
-from selfsort.report.html import printable
 from selfsort.runs.export.folders import export_csv, export_folders
 from selfsort.runs.folder import RunFolder
+from selfsort.text import printable
 
 ALIKE = [
     b"a\xe9.png",

@@ -17,7 +17,7 @@ from selfsort.data.folder import stored_name
 from selfsort.data.labels import read_labels
 from selfsort.errors import MissingData
 from selfsort.explore.exports import folder_names
-from selfsort.report.reference import dataset_of
+from selfsort.report.sections.reference import dataset_of
 from selfsort.runs import launch as session
 from selfsort.runs.export.folders import safe_name
 from selfsort.runs.folder import RunFolder

@@ -463,7 +463,7 @@ class TestStrangers:
             ("predict", "config.json", b"[]"),
             ("predict", "model.safetensors", b"\x08\0\0\0\0\0\0\0{}      "),
             ("predict", "model.safetensors", b"torn"),
-            ("predict", "labels.csv", b"name,cluster,confidence\n"),
+            ("score", "labels.csv", b"name,cluster,confidence\n"),
             ("score", "truth.npy", b"nonsense"),
             ("score", "labels.csv", b"name,cluster,confidence\nx,-1,0\n"),
             ("export", "labels.csv", b"name,cluster,confidence\n../../x,0,1\n"),

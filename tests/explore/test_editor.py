@@ -193,6 +193,12 @@ class TestDisk:
             Desk.open(run)
         assert not (run / "edits.sqlite").exists()
 
+    def test_damaged_labels_are_refused_before_any_edit_is_begun(self, run: Path) -> None:
+        (run / "labels.csv").write_text("no table")
+        with pytest.raises(InvalidInput, match=r"labels\.csv cannot be used"):
+            Desk.open(run)
+        assert not (run / "edits.sqlite").exists()
+
     def test_features_of_other_images_are_refused(self, run: Path) -> None:
         RunFolder.open(run).write_array("features.npy", np.ones((17, 3), np.float32))
         with pytest.raises(InvalidInput, match=r"speaks of 17 images\. Expected the 18 of labels\.csv"):

@@ -32,12 +32,13 @@ from selfsort.methods.dac import (
     train,
     view_policy,
 )
+from selfsort.metrics import pairs
 from selfsort.metrics.external import accuracy
 from selfsort.nets.labelnet import restrain
-from selfsort.report.pictures import Pictures
+from selfsort.report.contents import method_parts
 from selfsort.report.read import read_run
-from selfsort.report.stage_pages import method_parts
-from selfsort.report.stages import read_stages, threshold_trace
+from selfsort.report.sections.pairs import threshold_trace
+from selfsort.report.sections.pictures import Pictures
 from selfsort.runs.folder import RunFolder
 from selfsort.runs.loop import Fit
 from selfsort.types import I64, Clustering, Images, Snapshot, State
@@ -162,6 +163,22 @@ class TestPairs:
         assert bool(at_upper.same[0, 1])
         at_lower = select_pairs(target, Thresholds(0.9, 0.5))
         assert not bool(at_lower.sure[0, 1])
+
+    @pytest.mark.parametrize("thresholds", [(0.5, 0.25), (0.375, 0.375), (0.9, 0.5), (1.0, 0.0)])
+    def test_the_report_selects_the_same_pairs(self, thresholds: tuple[float, float]) -> None:
+        # Products of halves and quarters: many lie exactly at a threshold.
+        rows = [[1.0, 0, 0, 0], [0, 1, 0, 0], [0.5, 0.5, 0, 0], [0.5, 0.25, 0.25, 0], [0.25] * 4]
+        taught = select_pairs(torch.tensor(rows), Thresholds(*thresholds))
+        same, selected = pairs.select_pairs(np.array(rows, np.float32), *thresholds)
+        assert taught.same.tolist() == same.tolist()
+        assert taught.sure.tolist() == selected.tolist()
+
+    @pytest.mark.parametrize("restraint", [True, False])
+    def test_the_report_has_the_same_label_features(self, restraint: bool) -> None:
+        activations = 4 * unit_rows(8, 3)
+        expected = dac.label_features(activations, replace(QUICK, restraint=restraint)).numpy()
+        found = pairs.label_features(activations.softmax(dim=1).numpy(), restraint=restraint)
+        np.testing.assert_allclose(found, expected, rtol=1e-6)
 
     def test_one_threshold_judges_every_pair(self) -> None:
         assert bool(select_pairs(unit_rows(10, 3), Thresholds(0.7, 0.7)).sure.all())
@@ -400,9 +417,8 @@ class TestReport:
         improve = ImproveConfig(starts=starts, start_length=2)
         Fit(images, dac.METHOD, QUICK, CPU, truth=truth, folder=folder, improve=improve).run()
         run = read_run(folder.path)
-        stages = read_stages(run)
-        assert len(stages) == 3  # the start and two epochs, of one network
-        trace = threshold_trace(run, stages)
+        assert len(run.stages) == 3  # the start and two epochs, of one network
+        trace = threshold_trace(run)
         assert [(point.upper, point.lower) for point in trace] == [thresholds_at(epoch, QUICK) for epoch in range(2)]
         assert all(point.selected is not None and point.positive_precision is not None for point in trace)
         names = [part.name for part in method_parts(run, Pictures(run))]

@@ -33,10 +33,10 @@ from selfsort.methods.secu import (
     view_policies,
 )
 from selfsort.metrics.external import accuracy
-from selfsort.report.pictures import Pictures
+from selfsort.report.contents import method_parts
 from selfsort.report.read import read_run
-from selfsort.report.stage_pages import method_parts
-from selfsort.report.stages import read_stages, size_trace
+from selfsort.report.sections.bounds import size_trace
+from selfsort.report.sections.pictures import Pictures
 from selfsort.runs.folder import RunFolder
 from selfsort.runs.loop import Fit
 from selfsort.types import Clustering, Images, Snapshot, State
@@ -418,7 +418,7 @@ class TestReport:
         folder = RunFolder.create(tmp_path / "run", settings)
         Fit(pictures, secu.METHOD, config, CPU, folder=folder).run()
         run = read_run(folder.path)
-        trace = size_trace(read_stages(run))
+        trace = size_trace(run.stages)
         assert [(point.lower, point.upper) for point in trace] == [(13.5, 22.5)] * 4
         assert all(point.smallest <= 15 <= point.largest for point in trace)
         names = {part.name for part in method_parts(run, Pictures(run))}

@@ -15,7 +15,7 @@ from tests.oracles import neighbourhood as oracle
 
 from selfsort import progress
 from selfsort.errors import InvalidInput
-from selfsort.metrics.neighbourhood import knn_purity, one_nn_error, trustworthiness
+from selfsort.metrics.neighbourhood import knn_purity, nearest, one_nn_error, trustworthiness
 
 quick = settings(derandomize=True, deadline=None, max_examples=40)
 Array = npt.NDArray[Any]
@@ -226,3 +226,30 @@ class TestOneNnError:
     def test_bad_input(self, arguments: tuple[Any, ...], message: str) -> None:
         with pytest.raises(InvalidInput, match=message):
             one_nn_error(*arguments)
+
+
+def test_nearest_is_sorted_ties_to_the_lowest_and_never_oneself() -> None:
+    points = np.array([[0.0], [1.0], [1.0], [3.0], [1e3]])
+    assert nearest(points, 3).tolist() == [[1, 2, 3], [2, 0, 3], [1, 0, 3], [1, 2, 0], [3, 1, 2]]
+    assert nearest(points, 2, np.array([3, 0])).tolist() == [[1, 2], [1, 2]]
+
+
+def test_nearest_does_not_depend_on_blocks_origin_or_scale() -> None:
+    points = np.random.default_rng(0).integers(0, 3, (40, 4)).astype(float)
+    expected = [oracle.order_of_neighbours(points, item)[:7] for item in range(40)]
+    assert nearest(points, 7).tolist() == expected
+    assert nearest(1e4 + 1e3 * points, 7, block=3).tolist() == expected
+
+
+@pytest.mark.parametrize("n_neighbours", [0, 3])
+def test_more_neighbours_than_points_are_refused(n_neighbours: int) -> None:
+    with pytest.raises(InvalidInput, match="n_neighbours"):
+        nearest(np.eye(3), n_neighbours)
+
+
+def test_purity_of_some_points_is_that_of_their_rows() -> None:
+    truth, rows = np.array([0, 0, 1, 1, 0]), np.array([3, 0])
+    near = np.array([[2, 0], [4, 2]])
+    assert knn_purity(near, truth, rows=rows).tolist() == [1.0, 0.5]
+    with pytest.raises(InvalidInput, match="leave each point itself out"):
+        knn_purity(near, truth, rows=np.array([2, 0]))

@@ -9,13 +9,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 from tests.report.folders import make_run
 from tests.report.pages import Page, parse
 from tests.report.stories import merging_run, pairing_run
 
 from selfsort.errors import CannotWrite, InvalidInput, MissingData
-from selfsort.report import build
-from selfsort.report.build import write_report
+from selfsort.report import contents
+from selfsort.report.build import write_figures, write_report
+
+FIGURES_OF_ALL = ["curves", "sizes", "map", "samples", "confusion", "mistakes", "reliability"]
 
 HOSTILE = [
     "<img src=x onerror=alert(1)>.png",
@@ -132,7 +135,9 @@ def test_a_hundred_thousand_images_stay_under_fifteen_megabytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Noise is the worst there is for a picture's size; placing the dots is tested elsewhere.
-    monkeypatch.setattr("selfsort.report.mapping.neighbour_map", lambda features: features[:, :2].astype(np.float64))
+    monkeypatch.setattr(
+        "selfsort.report.sections.mapping.neighbour_map", lambda features: features[:, :2].astype(np.float64)
+    )
     names = [f"holiday/{'x' * 150}/{i:06d}.jpeg" for i in range(100_000)]
     run = make_run(tmp_path / "run", n=100_000, k=60, side=64, channels=3, n_thumbnails=1450, names=names)
     size = write_report([run], None).stat().st_size
@@ -164,9 +169,26 @@ def test_a_page_that_cannot_be_written_is_said_so(tmp_path: Path) -> None:
 
 
 def test_several_runs_share_the_room_for_pictures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(build, "GALLERY_BYTES", 24_000)
-    monkeypatch.setattr(build, "MAP_BYTES", 0)
+    monkeypatch.setattr(contents, "GALLERY_BYTES", 24_000)
+    monkeypatch.setattr(contents, "MAP_BYTES", 0)
     runs = [make_run(tmp_path / f"{i}", has_truth=False) for i in range(4)]
     alone = len(parse(write_report(runs[:1], tmp_path / "x.html")).all("img"))
     shared = len(parse(write_report(runs, tmp_path / "x.html")).all("img"))
     assert 0 < shared <= alone
+
+
+def test_each_figure_is_written_as_png_and_svg_and_always_the_same(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", n=40, class_names=["$x$", "b", "c"])
+    first = write_figures(run, tmp_path / "a")
+    assert [path.name for path in first] == [f"{name}.{kind}" for name in FIGURES_OF_ALL for kind in ("png", "svg")]
+    with Image.open(tmp_path / "a" / "confusion.png") as picture:
+        assert min(picture.size) > 300
+    second = write_figures(run, tmp_path / "b")
+    assert [
+        path.name for path, other in zip(first, second, strict=True) if path.read_bytes() != other.read_bytes()
+    ] == []
+
+
+def test_without_labels_pictures_or_steps_fewer_apply(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", n=2, k=2, has_truth=False, n_thumbnails=0, n_events=1)
+    assert [path.name for path in write_figures(run, tmp_path)] == ["sizes.png", "sizes.svg"]

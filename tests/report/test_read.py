@@ -85,7 +85,7 @@ def test_runs_of_the_same_name_are_told_apart(tmp_path: Path) -> None:
 def test_a_run_without_source_or_extras_is_read(tmp_path: Path) -> None:
     run = read_run(make_run(tmp_path / "run", config={"source": {}}, has_truth=False))
     assert run.source == "the given images"
-    assert run.extras() == {}
+    assert run.extras == {}
     assert run.scores == {}
 
 

@@ -1,27 +1,20 @@
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 from tests.report.folders import make_run
 
-from selfsort.report.read import RunData, read_run
-from selfsort.report.stages import Stage, read_stages, size_trace, spread_out, threshold_trace
+from selfsort.report.read import read_run
+from selfsort.report.stages import Stage, spread_out
 from selfsort.types import Arrays
 
 F = np.float32
 
 
 def stages_of(tmp_path: Path, history: dict[int, Arrays]) -> list[Stage]:
-    return read_stages(read_run(make_run(tmp_path / "run", n=12, history=history)))
-
-
-def with_events(tmp_path: Path, events: list[dict[str, float]], history: dict[int, Arrays] | None = None) -> RunData:
-    path = make_run(tmp_path / "run", n=12, n_events=0, history=history)
-    (path / "events.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
-    return read_run(path)
+    return read_run(make_run(tmp_path / "run", n=12, history=history)).stages
 
 
 def test_stages_come_in_the_order_of_their_steps_with_their_events(tmp_path: Path) -> None:
@@ -65,6 +58,7 @@ def test_attention_of_another_form_is_passed_over(tmp_path: Path) -> None:
         {"sizes": np.ones((2, 2), np.int64)},
         {"neighbours": np.full((12, 2), 12)},
         {"neighbours": np.zeros((11, 2), np.int64)},
+        {"neighbours": np.arange(12)[:, None]},  # each its own neighbour
         {"rows": np.array([12]), "features": np.ones((1, 2), F)},
     ],
 )
@@ -97,39 +91,3 @@ def test_stages_are_spread_out_from_the_first_to_the_last() -> None:
     assert [stage.step for stage in spread_out(stages, 5)] == [0, 4, 9, 14, 19]
     assert spread_out(stages[:2], 5) == stages[:2]
     assert spread_out([], 5) == []
-
-
-def test_thresholds_are_judged_against_labels_the_method_never_saw(tmp_path: Path) -> None:
-    # Truth is 0, 1, 2, 0, 1, 2, ...: images 0 and 3 share a class, 0 and 1 do not.
-    soft = np.array([[1, 0, 0], [1, 0, 0], [1, 0, 0]], F)
-    history: dict[int, Arrays] = {1: {"rows": np.array([0, 3, 1]), "soft": soft}}
-    run = with_events(
-        tmp_path, [{"step": 1, "upper": 0.9, "lower": 0.1}, {"step": 2, "upper": 0.8, "lower": 0.2}], history
-    )
-    first, second = threshold_trace(run, read_stages(run))
-    assert (first.upper, first.lower) == (0.9, 0.1)
-    assert first.selected == 1
-    assert first.positive_precision == pytest.approx(1 / 3)
-    assert first.negative_precision is None
-    assert (second.selected, second.positive_precision) == (None, None)
-
-
-def test_without_a_judge_the_methods_own_count_is_taken(tmp_path: Path) -> None:
-    run = with_events(
-        tmp_path, [{"step": 1, "upper": 0.9, "lower": 0.1, "selected_fraction": 0.4}, {"step": 2, "loss": 1}]
-    )
-    (only,) = threshold_trace(run, [])
-    assert only.selected == 0.4
-
-
-def test_sizes_are_followed_with_their_bounds() -> None:
-    rows = np.arange(1)
-    stages = [
-        Stage(1, rows, sizes=np.array([3, 0, 9]), event={"size_lower": 2.5}),
-        Stage(2, rows),
-        Stage(3, rows, sizes=np.array([4, 4, 4]), event={"size_lower": 2.5, "size_upper": 6}),
-    ]
-    assert [(t.step, t.smallest, t.largest, t.lower, t.upper) for t in size_trace(stages)] == [
-        (1, 0, 9, 2.5, None),
-        (3, 4, 4, 2.5, 6.0),
-    ]

@@ -63,6 +63,14 @@ def test_a_fresh_run_has_none_of_the_optional_files(tmp_path: Path) -> None:
         run.result()
 
 
+def test_asking_whether_a_run_is_finished_reads_no_labels(run: RunFolder) -> None:
+    (run.path / "labels.csv").write_text("whatever its size")
+    run.require_finished()
+    (run.path / "labels.csv").unlink()
+    with pytest.raises(MissingData, match="is not finished"):
+        run.require_finished()
+
+
 @pytest.mark.parametrize(
     "array",
     [

@@ -325,7 +325,7 @@ def predict(
     from selfsort.runs.model import apply_in_chunks, load_model
 
     folder = RunFolder.open(run)
-    folder.label_table()
+    folder.require_finished()
     target = out or Path("labels.csv")
     if target.resolve().parent == run.resolve():
         raise InvalidInput(f"{target} would replace a file of the run itself. Expected another place. Choose --out.")
@@ -379,8 +379,7 @@ def report(
     ] = None,
 ) -> None:
     """Write one self-contained HTML page."""
-    from selfsort.report.build import write_report
-    from selfsort.report.figures import write_figures
+    from selfsort.report.build import write_figures, write_report
 
     with _progress_bars():
         _say(f"report: {write_report(runs, out)}")

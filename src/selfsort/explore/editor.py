@@ -15,10 +15,9 @@ from selfsort.explore.edits import MAX_NAME, Edit, Mark, Merge, Move, Rename, Sp
 from selfsort.explore.journal import Entry, Journal
 from selfsort.explore.labelling import Before, Board, Bools
 from selfsort.explore.similar import Features
-from selfsort.report.arrays import with_columns
-from selfsort.report.html import printable
+from selfsort.runs.arrays import with_columns
 from selfsort.runs.folder import LabelTable, RunFolder
-from selfsort.text import plural
+from selfsort.text import plural, printable
 from selfsort.types import F32, I64
 
 View = Literal["all", "wrong", "moved"]
@@ -66,9 +65,8 @@ class Listing:
 class Desk:
     """A finished run, open for looking and editing. Every public method may be called from any thread."""
 
-    def __init__(self, folder: RunFolder, journal: Journal) -> None:
-        self.folder = folder
-        self.table: LabelTable = folder.label_table()
+    def __init__(self, folder: RunFolder, table: LabelTable, journal: Journal) -> None:
+        self.folder, self.table = folder, table
         self.names = tuple(printable(name) for name in self.table.names)
         self.features = Features(_features_of(folder, len(self.names)))
         self._journal = journal
@@ -87,10 +85,10 @@ class Desk:
     def open(cls, path: Path) -> Self:
         """Open a finished run and its edits."""
         folder = RunFolder.open(path)
-        folder.label_table()
+        table = folder.label_table()  # before the edits: those of damaged labels would never fit the restored ones
         journal = Journal.open(folder.path)
         try:
-            return cls(folder, journal)
+            return cls(folder, table, journal)
         except BaseException:
             journal.close()
             raise

@@ -10,7 +10,7 @@ import warnings
 import numpy as np
 
 from selfsort.errors import InvalidInput
-from selfsort.report.arrays import read_rows
+from selfsort.runs.arrays import read_rows
 from selfsort.types import F32, I64
 
 _BLOCK_ROWS = 8192

@@ -1,4 +1,4 @@
-"""How well features keep neighbours together: k-NN purity, trustworthiness, 1-NN error.
+"""Who is near whom, and how well features keep neighbours together: k-NN purity, trustworthiness, 1-NN error.
 
 Everything runs over blocks of rows, so memory grows with N and never with N x N. Equal distances are ordered by
 index, lowest first.
@@ -9,6 +9,7 @@ Shape letters: N points, K neighbours, D features, B rows of a block.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from math import sqrt
 from typing import Any
 
 import numpy as np
@@ -21,21 +22,28 @@ from selfsort.types import F64, I64
 
 
 def knn_purity(
-    neighbours_idx: npt.ArrayLike, truth: npt.ArrayLike, ks: Sequence[int] | None = None, *, block: int = 65_536
+    neighbours_idx: npt.ArrayLike,
+    truth: npt.ArrayLike,
+    ks: Sequence[int] | None = None,
+    *,
+    rows: I64 | None = None,
+    block: int = 65_536,
 ) -> F64:
     """Return, for each k of `ks`, the mean fraction of a point's k nearest neighbours that share its class.
 
     Args:
         neighbours_idx: (N, K) rows of each point's neighbours, nearest first, the point itself left out.
         truth: (N,) true classes.
-        ks: numbers of neighbours to look at; 1..K if not given.
-        block: rows looked at together.
+        rows: which points are judged, if not all; then there is a row of neighbours for each of these.
+        ks: numbers of neighbours to count; 1..K if not given.
+        block: rows judged together.
 
     >>> knn_purity([[1, 2], [0, 2], [1, 0]], [0, 0, 1]).round(2).tolist()
     [0.67, 0.33]
     """
     truth_N = check_labels("truth", truth)
-    neighbours_NK = _check_neighbours(neighbours_idx, len(truth_N))
+    judged = np.arange(len(truth_N)) if rows is None else rows
+    neighbours_NK = _check_neighbours(neighbours_idx, len(judged), len(truth_N))
     n_items, n_ranks = neighbours_NK.shape
     wanted = np.arange(1, n_ranks + 1) if ks is None else np.asarray(ks)
     is_counting = wanted.dtype.kind in "iu" and wanted.ndim == 1 and wanted.size > 0
@@ -43,14 +51,41 @@ def knn_purity(
         requirement = f"be whole numbers between 1 and the number of neighbours given ({n_ranks})"
         raise invalid("ks", requirement, wanted.tolist(), "Change ks or search for more neighbours.")
     hits_K = np.zeros(n_ranks, dtype=np.int64)
-    for rows in _blocks(n_items, block, "k-NN purity"):
-        near_BK = neighbours_NK[rows]
-        if (near_BK == np.arange(rows.start, rows.start + len(near_BK))[:, None]).any():
+    for part in _blocks(n_items, block, "k-NN purity"):
+        near_BK, own_B1 = neighbours_NK[part], judged[part, None]
+        if (near_BK == own_B1).any():
             remedy = "Drop the first column if the search returned each point as its own nearest."
             raise invalid("neighbours_idx", "leave each point itself out", "a point among its own neighbours", remedy)
-        hits_K += (truth_N[near_BK] == truth_N[rows, None]).sum(axis=0)
+        hits_K += (truth_N[near_BK] == truth_N[own_B1]).sum(axis=0)
     purity: F64 = np.cumsum(hits_K)[wanted - 1] / (n_items * wanted)
     return purity
+
+
+def nearest(points: npt.ArrayLike, n_neighbours: int, rows: I64 | None = None, *, block: int = 1024) -> I64:
+    """Return the (N, K) nearest other points of each, or of those at some rows, nearest first.
+
+    Distances are rounded to nine digits of the points' spread: the last bits of a matrix product depend on the number
+    of threads, and the answer must not.
+
+    >>> nearest([[0.0], [1.0], [5.0]], 2).tolist()
+    [[1, 2], [0, 2], [1, 0]]
+    """
+    points_ND = _check_points("points", points)
+    if not 1 <= n_neighbours < len(points_ND):
+        requirement = f"lie between 1 and the number of other points ({len(points_ND) - 1})"
+        raise invalid("n_neighbours", requirement, n_neighbours, "Ask for fewer neighbours or add points.")
+    rows = np.arange(len(points_ND)) if rows is None else rows
+    points_ND = points_ND - points_ND.mean(axis=0)
+    points_ND /= sqrt(float(_squared_norms(points_ND).mean())) or 1.0
+    norm_N = _squared_norms(points_ND)
+    idx_NK = np.empty((len(rows), n_neighbours), dtype=np.int64)
+    for start in range(0, len(rows), block):
+        own_B = rows[start : start + block]
+        distance_BN = np.round(_squared_distances(points_ND[own_B], points_ND, norm_N), 9)
+        near_BK = np.sort(_nearest(_leave_self_out(distance_BN, own_B), n_neighbours), axis=1)
+        order_BK = np.argsort(np.take_along_axis(distance_BN, near_BK, axis=1), axis=1, kind="stable")
+        idx_NK[start : start + len(own_B)] = np.take_along_axis(near_BK, order_BK, axis=1)
+    return idx_NK
 
 
 def trustworthiness(
@@ -78,9 +113,10 @@ def trustworthiness(
     penalty = 0
     for rows in _blocks(n_items, block, "trustworthiness"):
         embedded_BN = _squared_distances(embedded_ND[rows], embedded_ND, embedded_norm_N)
-        near_BK = _nearest(_leave_self_out(embedded_BN, rows), n_neighbors)
+        own_B = np.arange(n_items)[rows]
+        near_BK = _nearest(_leave_self_out(embedded_BN, own_B), n_neighbors)
         input_BN = _squared_distances(input_ND[rows], input_ND, input_norm_N)
-        rank_BK = _ranks(_leave_self_out(input_BN, rows), near_BK)
+        rank_BK = _ranks(_leave_self_out(input_BN, own_B), near_BK)
         # The definition sums over neighbours that were not among the K nearest before: exactly those of rank > K.
         penalty += int(np.maximum(rank_BK - n_neighbors, 0).sum())
     worst = n_items * n_neighbors * (2 * n_items - 3 * n_neighbors - 1)
@@ -126,14 +162,14 @@ def one_nn_error(
     for rows in _blocks(len(query_MD), block, "1-NN error"):
         distance_BN = _squared_distances(query_MD[rows], reference_ND, norm_N)
         if is_self:
-            _leave_self_out(distance_BN, rows)
+            _leave_self_out(distance_BN, np.arange(len(query_MD))[rows])
         errors += int((reference_y[distance_BN.argmin(axis=1)] != query_y[rows]).sum())
     return errors / len(query_MD)
 
 
 def _blocks(n_items: int, block: int, what: str) -> Iterator[slice]:
     if block < 1:
-        raise invalid("block", "be at least 1", block, "Give the number of rows to look at together.")
+        raise invalid("block", "be at least 1", block, "Give the number of rows to take together.")
     starts = range(0, n_items, block)
     for start in track(starts, what, n_items, lambda begin: min(block, n_items - begin)):
         yield slice(start, start + block)
@@ -162,10 +198,9 @@ def _squared_distances(query_BD: F64, reference_ND: F64, norm_N: F64) -> F64:
     return distance_BN
 
 
-def _leave_self_out(distance_BN: F64, rows: slice) -> F64:
+def _leave_self_out(distance_BN: F64, own_B: I64) -> F64:
     """Put each point infinitely far from itself, in place."""
-    own_B = np.arange(len(distance_BN))
-    distance_BN[own_B, rows.start + own_B] = np.inf
+    distance_BN[np.arange(len(distance_BN)), own_B] = np.inf
     return distance_BN
 
 
@@ -216,10 +251,10 @@ def _check_labelled(
     return points_ND, labels_N
 
 
-def _check_neighbours(neighbours_idx: npt.ArrayLike, n_items: int) -> npt.NDArray[np.integer[Any]]:
+def _check_neighbours(neighbours_idx: npt.ArrayLike, n_rows: int, n_items: int) -> npt.NDArray[np.integer[Any]]:
     array: npt.NDArray[Any] = np.asarray(neighbours_idx)
-    if array.ndim != 2 or array.shape[1] == 0 or len(array) != n_items:
-        requirement = f"have one row of neighbours per true label ({n_items})"
+    if array.ndim != 2 or array.shape[1] == 0 or len(array) != n_rows:
+        requirement = f"have one row of neighbours per true label ({n_rows})"
         raise invalid(
             "neighbours_idx", requirement, f"shape {array.shape}", "Search among the points that truth names."
         )

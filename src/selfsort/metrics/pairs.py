@@ -1,6 +1,6 @@
-"""How right the pairs are that a pair-based method (DAC) chose to learn from.
+"""The pairs that a pair-based method (DAC) chooses to learn from, and how right they are.
 
-Shape letter: B images of one batch or pool.
+Shape letters: B images of one batch or pool, K clusters.
 """
 
 from __future__ import annotations
@@ -13,7 +13,24 @@ import numpy.typing as npt
 
 from selfsort.errors import invalid
 from selfsort.metrics.labels import check_labels
-from selfsort.types import Json
+from selfsort.types import F32, Json
+
+
+def label_features(soft_BK: F32, *, restraint: bool) -> F32:
+    """Return DAC's label features of soft assignments: at unit length, or as they are without the restraint layer."""
+    return soft_BK / np.maximum(np.linalg.norm(soft_BK, axis=1, keepdims=True), 1e-12) if restraint else soft_BK
+
+
+def select_pairs(features_BK: F32, upper: float, lower: float) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+    """Return which pairs DAC calls "same cluster", and which it learns from at all, judged by their dot product.
+
+    >>> same, selected = select_pairs(np.array([[1, 0], [0.5, 0.5]], np.float32), upper=0.6, lower=0.5)
+    >>> same.tolist(), selected.tolist()
+    ([[True, False], [False, False]], [[True, False], [False, False]])
+    """
+    similarity_BB = features_BK @ features_BK.T
+    same_BB = similarity_BB >= upper
+    return same_BB, same_BB | (similarity_BB < lower)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""`selfsort report`: run folders in, one self-contained HTML page out. The same folders give the same bytes."""
+"""`selfsort report`: run folders in, one self-contained HTML page or figure files out; always the same bytes."""
 
 from __future__ import annotations
 
@@ -10,22 +10,13 @@ from pathlib import Path
 from string import Template
 
 from selfsort.errors import InvalidInput
-from selfsort.report.compare import comparison
-from selfsort.report.curves import curves
-from selfsort.report.gallery import gallery, sizes
-from selfsort.report.html import Html, element, join
-from selfsort.report.mapping import MAX_POINTS, map_section
-from selfsort.report.pictures import Pictures
-from selfsort.report.read import RunData, read_runs
-from selfsort.report.scores import agreement, mistakes
-from selfsort.report.stage_pages import Part, method_parts
-from selfsort.report.summary import settings, summary
+from selfsort.report.contents import FIGURES, Part, run_parts
+from selfsort.report.read import RunData, read_run, read_runs
+from selfsort.report.render.figures import draw_figure, save
+from selfsort.report.render.html import Html, element, join
+from selfsort.report.sections.compare import comparison
 from selfsort.runs.folder import write_whole
 from selfsort.text import plural, shorten
-
-GALLERY_BYTES = 8 * 2**20
-MAP_BYTES = 3 * 2**20
-"""What the pictures of the gallery and the further ones of the map may take: the page stays under 15 MB."""
 
 
 def write_report(runs: Sequence[Path], out: Path | None) -> Path:
@@ -36,6 +27,16 @@ def write_report(runs: Sequence[Path], out: Path | None) -> Path:
     target = out or (Path(runs[0]) / "report.html" if len(runs) == 1 else Path("report.html"))
     write_whole(target, lambda file: file.write(page.encode()))
     return target
+
+
+def write_figures(run: Path, folder: Path) -> list[Path]:
+    """Write every figure that applies to a run as NAME.png and NAME.svg, and return their paths."""
+    data = read_run(Path(run))
+    written: list[Path] = []
+    for name, section in FIGURES.items():
+        if (shown := section(data)) is not None:
+            written += save(draw_figure(shown), Path(folder) / name)
+    return written
 
 
 def build_page(runs: Sequence[RunData]) -> str:
@@ -54,29 +55,6 @@ def build_page(runs: Sequence[RunData]) -> str:
     ]
     body = join([head, element("section", {"id": "comparison"}, comparison(runs)), bodies])
     return _fill(title, join(element("a", {"href": f"#{name}"}, text) for name, text in links), body)
-
-
-def run_parts(run: RunData, anchor: str = "", n_runs: int = 1) -> list[Part]:
-    """Write the sections of one run; several runs share the room for pictures."""
-    pictures = Pictures(run)
-    # In this order, so that the map embeds only pictures that nothing else shows.
-    clusters = gallery(run, pictures, budget=GALLERY_BYTES // n_runs, anchor=anchor)
-    wrong = mistakes(run, pictures) if run.truth is not None else None
-    of_method = method_parts(run, pictures)
-    points = max(300, MAX_POINTS // n_runs)
-    drawn = map_section(run, pictures, budget=MAP_BYTES // n_runs, anchor=anchor, most=points)
-    training = curves(run)
-    found = [
-        ("summary", "Summary", join([summary(run), settings(run)])),
-        ("clusters", "Clusters", clusters),
-        ("map", "Map", drawn),
-        ("sizes", "Sizes", sizes(run)),
-        ("scores", "Scores", agreement(run) if run.scores else None),
-        ("mistakes", "Mistakes", wrong),
-        ("training", "Training", training),
-    ]
-    parts = [Part(anchor + name, title, body) for name, title, body in found if body is not None]
-    return parts + [Part(anchor + part.name, part.title, part.body) for part in of_method]
 
 
 def _run(run: RunData, parts: Sequence[Part], anchor: str, title: Html) -> Html:
@@ -111,7 +89,7 @@ def _fill(title: str, menu: Html, body: Html) -> str:
 
 
 def _asset(name: str) -> str:
-    return files("selfsort.report").joinpath(name).read_text(encoding="utf-8")
+    return files("selfsort.report").joinpath("assets", name).read_text(encoding="utf-8")
 
 
 def _digest(text: str) -> str:

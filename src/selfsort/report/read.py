@@ -13,7 +13,9 @@ import numpy as np
 
 from selfsort.errors import InvalidInput
 from selfsort.metrics.external import match_clusters, scores
-from selfsort.report.arrays import read_rows, with_columns
+from selfsort.metrics.labels import number_labels
+from selfsort.report.stages import Stage, check_stage
+from selfsort.runs.arrays import read_rows, with_columns
 from selfsort.runs.folder import LabelTable, RunFolder, Thumbnails
 from selfsort.types import F32, I64, Arrays, Json
 
@@ -24,6 +26,14 @@ SCORE_NAMES = {
     "nmi_max": "NMI (max)",
     "ari": "ARI",
 }
+
+_OLD_NAMES = {
+    "steadiness": "stability",
+    "mending_gain": "regrouping_gain",
+    "mending_moves": "regrouping_moves",
+    "mended": "regrouped",
+}
+"""Numbers of events.jsonl that runs of earlier versions have under another name."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,17 +96,31 @@ class RunData:
         """(K,) images in each cluster."""
         return np.bincount(self.table.labels, minlength=self.n_clusters)
 
+    @cached_property
+    def class_idx(self) -> I64 | None:
+        """(N,) place of each image's true class among those in use."""
+        return None if self.truth is None else number_labels(self.truth)[1]
+
     @property
     def warnings(self) -> list[str]:
         """Plain sentences recorded while the run went on."""
         found: list[str] = self.end.get("warnings", [])
         return found
 
+    @cached_property
     def extras(self) -> Arrays:
-        """Read the further arrays of the result."""
+        """The further arrays of the result."""
         if not (self.folder.path / "extras.safetensors").is_file():
             return {}
         return self.folder.read_state("extras.safetensors").arrays
+
+    @cached_property
+    def stages(self) -> list[Stage]:
+        """The history in the order of its steps."""
+        events = {event["step"]: event for event in self.events}
+        # A stage of a start that was given up is no stage of this network.
+        kept = {step: arrays for step, arrays in self.folder.history().items() if step in events or not self.starts}
+        return [check_stage(step, arrays, self.n_images, events.get(step, {})) for step, arrays in kept.items()]
 
     def features(self, rows: I64) -> F32:
         """Read the features of some images; what is not a number becomes zero."""
@@ -125,7 +149,7 @@ def read_run(path: Path, name: str | None = None) -> RunData:
     if truth is not None and len(truth) != len(table.labels):
         raise _mismatch(path, "truth.npy", len(truth), len(table.labels))
     names = folder.truth_names() if truth is not None else None
-    lines = folder.events()
+    lines = [{_OLD_NAMES.get(name, name): value for name, value in line.items()} for line in folder.events()]
     steps = [line for line in lines if "step" in line]
     sf = _read_optional(folder, "metrics.json").get("metrics_sf")
     return RunData(
@@ -165,9 +189,9 @@ def number(value: Any) -> float | None:
 
 
 def _starts(steps: list[Json]) -> dict[int, float]:
-    """Return what the last step of every start says of its stability, by its old name in older runs."""
-    found = ((number(step.get("start")), number(step.get("stability", step.get("steadiness")))) for step in steps)
-    return {int(start): value for start, value in found if start is not None and value is not None}
+    """Return what the last step of every start says of its stability."""
+    found = ((number(step.get("start")), number(step.get("stability"))) for step in steps)
+    return {int(start): stability for start, stability in found if start is not None and stability is not None}
 
 
 def _read_optional(folder: RunFolder, name: str) -> Json:

@@ -13,16 +13,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from selfsort.metrics.pairs import pair_selection_quality
-from selfsort.report.arrays import as_counts, as_rows, as_table
-from selfsort.report.read import RunData, number
+from selfsort.runs.arrays import as_counts, as_rows, as_table
 from selfsort.types import F32, I64, Arrays, Json
 
 MAX_POINTS = 1200
 """Points of a panel."""
-
-MAX_PAIRED = 800
-"""Images among which pairs are judged; pairs grow with the square."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,21 +55,13 @@ class Stage:
         )
 
 
-def read_stages(run: RunData) -> list[Stage]:
-    """Read the history in the order of its steps."""
-    events = {event["step"]: event for event in run.events}
-    history = run.folder.history()
-    # A stage of a start that was given up is no stage of this network.
-    kept = {step: arrays for step, arrays in history.items() if step in events or not run.starts}
-    return [_stage(step, arrays, run.n_images, events.get(step, {})) for step, arrays in kept.items()]
-
-
 def spread_out(stages: Sequence[Stage], most: int = 6) -> list[Stage]:
     """Pick evenly spaced stages, the first and the last among them."""
     return [stages[i] for i in np.unique(np.linspace(0, len(stages) - 1, min(most, len(stages))).astype(int)).tolist()]
 
 
-def _stage(step: int, arrays: Arrays, n_images: int, event: Json) -> Stage:
+def check_stage(step: int, arrays: Arrays, n_images: int, event: Json) -> Stage:
+    """Take from the arrays of a step what has the documented form."""
     rows = as_rows(arrays.get("rows"), n_images)
     if rows is None:
         rows = np.arange(n_images)
@@ -85,7 +72,7 @@ def _stage(step: int, arrays: Arrays, n_images: int, event: Json) -> Stage:
         labels=as_counts(arrays.get("labels"), len(rows)),
         soft=as_table(arrays.get("soft"), len(rows)),
         sizes=as_counts(arrays.get("sizes")),
-        neighbours=_neighbours(arrays.get("neighbours"), len(rows), n_images),
+        neighbours=_neighbours(arrays.get("neighbours"), rows, n_images),
         bumps=_bumps(arrays.get("attention_parameters"), len(rows)),
         event=event,
     )
@@ -96,74 +83,7 @@ def _bumps(array: npt.NDArray[Any] | None, n_rows: int) -> F32 | None:
     return found.clip(0, 1) if found is not None and found.shape[1] == 3 else None
 
 
-def _neighbours(array: npt.NDArray[Any] | None, n_rows: int, n_images: int) -> I64 | None:
-    if array is None or array.ndim != 2 or len(array) != n_rows or as_rows(array.ravel(), n_images) is None:
+def _neighbours(array: npt.NDArray[Any] | None, rows: I64, n_images: int) -> I64 | None:
+    if array is None or array.ndim != 2 or len(array) != len(rows) or as_rows(array.ravel(), n_images) is None:
         return None
-    return array.astype(np.int64)
-
-
-@dataclass(frozen=True)
-class Thresholds:
-    """DAC at one step: its thresholds and what they select."""
-
-    step: int
-    upper: float
-    lower: float
-    selected: float | None = None
-    positive_precision: float | None = None
-    negative_precision: float | None = None
-
-
-def threshold_trace(run: RunData, stages: Sequence[Stage]) -> list[Thresholds]:
-    """Follow `upper` and `lower` of events.jsonl; with soft assignments and labels the pairs are judged as well.
-
-    The method itself cannot say how right its pairs are: it never sees a label.
-    """
-    by_step = {stage.step: stage for stage in stages if stage.soft is not None}
-    trace = []
-    for event in run.events:
-        upper, lower = number(event.get("upper")), number(event.get("lower"))
-        if upper is None or lower is None:
-            continue
-        stage = by_step.get(event["step"])
-        judged = None if stage is None else _judge_pairs(run, stage.thinned(MAX_PAIRED), upper, lower)
-        trace.append(judged or Thresholds(event["step"], upper, lower, number(event.get("selected_fraction"))))
-    return trace
-
-
-def _judge_pairs(run: RunData, stage: Stage, upper: float, lower: float) -> Thresholds | None:
-    if stage.soft is None or run.truth is None or len(stage.rows) < 2:
-        return None
-    unit = stage.soft / np.maximum(np.linalg.norm(stage.soft, axis=1, keepdims=True), 1e-8)
-    similarity_BB = unit @ unit.T
-    same_BB = similarity_BB >= upper
-    quality = pair_selection_quality(same_BB, same_BB | (similarity_BB <= lower), run.truth[stage.rows])
-    return Thresholds(
-        stage.step, upper, lower, quality.selected_fraction, quality.positive_precision, quality.negative_precision
-    )
-
-
-@dataclass(frozen=True)
-class SizeBounds:
-    """SeCu at one step: the smallest and the largest cluster, and what they are held to."""
-
-    step: int
-    smallest: int
-    largest: int
-    lower: float | None
-    upper: float | None
-
-
-def size_trace(stages: Sequence[Stage]) -> list[SizeBounds]:
-    """Follow the sizes against `size_lower` and `size_upper` of events.jsonl."""
-    return [
-        SizeBounds(
-            stage.step,
-            int(stage.sizes.min()),
-            int(stage.sizes.max()),
-            number(stage.event.get("size_lower")),
-            number(stage.event.get("size_upper")),
-        )
-        for stage in stages
-        if stage.sizes is not None and len(stage.sizes)
-    ]
+    return None if (array == rows[:, None]).any() else array.astype(np.int64)

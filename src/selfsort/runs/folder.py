@@ -356,14 +356,18 @@ class RunFolder:
             table.labels, np.array(soft), np.array(features), self.read_state("model.safetensors"), extras
         )
 
-    def label_table(self) -> LabelTable:
-        """Read labels.csv."""
-        path = self.path / "labels.csv"
-        if not path.is_file():
+    def require_finished(self) -> None:
+        """Raise unless the run has a result, without reading it."""
+        if not self.is_finished:
             raise MissingData(
                 f"the run {self.path} is not finished (it has no labels.csv). "
                 f"Expected a finished run. Continue it with: selfsort fit --resume {self.path}."
             )
+
+    def label_table(self) -> LabelTable:
+        """Read labels.csv."""
+        self.require_finished()
+        path = self.path / "labels.csv"
         names: list[str] = []
         clusters, sureness = array("q"), array("f")
         try:

@@ -245,7 +245,7 @@ def refuse_other_images(earlier: RunFolder, dataset: Dataset) -> None:
 def open_finished(path: Path) -> RunFolder:
     """Open a run that has a model to go on from."""
     folder = RunFolder.open(path)
-    folder.label_table()
+    folder.require_finished()
     return folder
 
 
@@ -319,7 +319,7 @@ def split_layer(text: str | None) -> tuple[RunFolder | None, str]:
     if (match := re.fullmatch(r"(.*):([^/\\]*)", text, re.DOTALL)) and not Path(text).is_dir():
         path, layer = match.groups()
     folder = RunFolder.open(path)
-    folder.label_table()  # an unfinished run has no network to give
+    folder.require_finished()  # an unfinished run has no network to give
     return folder, layer
 
 

@@ -50,7 +50,7 @@ def export_onnx(folder: RunFolder, out: Path) -> Path:
         import onnx
     except ImportError:
         raise missing_extra("onnx", "--to onnx", "onnx") from None
-    folder.label_table()  # an unfinished run has no model
+    folder.require_finished()  # an unfinished run has no model
     if out.resolve().parent == folder.path.resolve():
         raise InvalidInput(f"{out} would lie among the files of the run. Expected another place. Choose another --out.")
     model = load_model(folder, torch.device("cpu"))

@@ -1,0 +1,1 @@
+"""How drawings become markup, SVG and figure files; nothing here knows a run."""

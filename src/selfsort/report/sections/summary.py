@@ -1,0 +1,111 @@
+"""The head of a report: what was asked, what was found, what to beware of, and every setting."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from selfsort.metrics.internal import size_report
+from selfsort.report.read import RunData, number
+from selfsort.report.render.html import Html, element, join
+from selfsort.runs.renamed import all_settings
+from selfsort.text import duration, percent, plural, shorten
+
+MAX_SKIPPED = 200
+"""Skipped files that are named."""
+
+
+def summary(run: RunData) -> Html:
+    """Write the head of one run."""
+    return join(
+        [_tiles(run), element("p", {"class": "words"}, " ".join(sentences(run))), _warnings(run), _skipped(run)]
+    )
+
+
+def sentences(run: RunData) -> list[str]:
+    """Say in plain words what was asked and what was found."""
+    found = size_report(run.table.labels, run.n_asked)
+    said = [
+        f"You asked for {plural(run.n_asked, 'cluster')} of {plural(run.n_images, 'image')} from "
+        f"{shorten(run.source, 60)}.",
+        f"{run.method} (seed {run.config['seed']}) found {found.used:,}: "
+        f"the smallest holds {plural(found.min, 'image')}, the largest {found.max:,}.",
+    ]
+    seconds, memory = number(run.end.get("seconds")), number(run.end.get("peak_memory_mb"))
+    if seconds is not None:
+        said.append(f"It took {duration(seconds)}" + (f" and up to {memory:,.0f} MB of memory." if memory else "."))
+    if run.truth is not None:
+        said.append(
+            f"Compared with the {len(np.unique(run.truth)):,} known classes, {percent(run.scores['acc'])} of the "
+            "images lie in the cluster that stands for their class. No label was used to find the clusters."
+        )
+    return said
+
+
+def settings(run: RunData) -> Html:
+    """List every setting, the versions and the fingerprint of the data."""
+    rows = [(str(name), _plain(value)) for name, value in all_settings(run.config).items()]
+    rows.append(("seed", str(run.config["seed"])))
+    recipe, versions = run.config.get("recipe"), run.config.get("versions")
+    if isinstance(recipe, dict):
+        rows.append(("recipe", f"{recipe.get('name')} ({recipe.get('reason')})"))
+    known = ("device", "threads", "features_from", "fingerprint", "selfsort")
+    rows += [(name.replace("_", " "), _plain(run.config[name])) for name in known if name in run.config]
+    if isinstance(versions, dict):
+        rows.append(("versions", ", ".join(f"{name} {text}" for name, text in versions.items())))
+    body = [
+        element("tr", {}, element("th", {"scope": "row"}, name), element("td", {}, shorten(text, 300)))
+        for name, text in rows
+    ]
+    table = element("table", {}, element("tbody", {}, body))
+    return element("details", {}, element("summary", {}, "Every setting of this run"), table)
+
+
+def _tiles(run: RunData) -> Html:
+    used = int((run.sizes > 0).sum())
+    facts = [
+        ("images", f"{run.n_images:,}"),
+        ("clusters", f"{used:,}" if used == run.n_asked else f"{used:,} of {run.n_asked:,}"),
+        ("mean confidence", f"{float(run.table.confidence.mean(dtype=np.float64)):.2f}"),
+    ]
+    if run.scores:
+        facts += [
+            ("ACC", f"{run.scores['acc']:.3f}"),
+            ("NMI, geometric", f"{run.scores['nmi_geometric']:.3f}"),
+            ("ARI", f"{run.scores['ari']:.3f}"),
+        ]
+    tiles = [element("div", {}, element("dt", {}, name), element("dd", {}, value)) for name, value in facts]
+    return element("dl", {"class": "tiles"}, tiles)
+
+
+def _warnings(run: RunData) -> Html | None:
+    if not run.warnings:
+        return None
+    items = element("ul", {}, [element("li", {}, shorten(text, 600)) for text in run.warnings])
+    return element("div", {"class": "warning", "role": "note"}, element("h3", {}, "Warnings"), items)
+
+
+def _skipped(run: RunData) -> Html | None:
+    if not run.skipped:
+        return None
+    named = [
+        element(
+            "li",
+            {},
+            element("bdi", {"class": "file"}, shorten(str(item["name"]))),
+            f": {shorten(str(item.get('reason', '')), 200)}",
+        )
+        for item in run.skipped[:MAX_SKIPPED]
+    ]
+    n_more = len(run.skipped) - len(named)
+    title = f"{plural(len(run.skipped), 'file')} could not be read and had to be left out"
+    return element(
+        "details",
+        {"class": "skipped"},
+        element("summary", {}, title),
+        element("ul", {}, named),
+        element("p", {}, f"{n_more:,} more are listed in ingest.json.") if n_more else None,
+    )
+
+
+def _plain(value: object) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from tests.report.folders import make_run
+from tests.report.pages import parse_text
+
+from selfsort.report.read import RunData, read_run
+from selfsort.report.sections.compare import changed_settings, comparison, group_runs, mean_and_spread, swept_setting
+from selfsort.types import Json
+
+
+def run(path: Path, seed: int, *, n: int = 60, **config: Json) -> RunData:
+    return read_run(make_run(path / f"run{len(list(path.iterdir()))}", n=n, seed=seed, config=dict(config)))
+
+
+def settings(**values: float) -> Json:
+    return {"n_clusters": 3, **values}
+
+
+def test_runs_that_differ_in_their_seed_alone_are_one_group(tmp_path: Path) -> None:
+    runs = [run(tmp_path, s, settings=settings(eta=0.9)) for s in (0, 1)] + [
+        run(tmp_path, 0, settings=settings(eta=0.2))
+    ]
+    assert [[r.config["seed"] for r in group.runs] for group in group_runs(runs)] == [[0, 1], [0]]
+    assert changed_settings(runs) == ["eta"]
+    other = read_run(make_run(tmp_path / "other", config={"method": "other", "settings": settings(width=3)}))
+    assert changed_settings([*runs, other]) == ["eta"], "another method has other settings, which is no news"
+
+
+def test_mean_and_spread_over_seeds_are_in_the_table(tmp_path: Path) -> None:
+    runs = [run(tmp_path, seed) for seed in (0, 1, 2)]
+    acc = np.array([r.scores["acc"] for r in runs])
+    page = parse_text(comparison(runs))
+    cells = [e.text for e in page.all("td")]
+    assert f"{acc.mean():.3f} \u00b1 {acc.std(ddof=1):.3f}" in cells
+    assert "0, 1, 2" in cells
+    assert [e.attributes["href"] for e in page.all("a")] == ["#r0-run", "#r1-run", "#r2-run"]
+
+
+def test_one_run_per_group_has_no_spread_table(tmp_path: Path) -> None:
+    runs = [run(tmp_path, 0, settings=settings(eta=0.9)), run(tmp_path, 0, settings=settings(eta=0.2))]
+    assert "Mean and spread" not in comparison(runs)
+
+
+def test_agreement_is_complete_with_oneself_and_the_same_both_ways(tmp_path: Path) -> None:
+    runs = [run(tmp_path, 0), run(tmp_path, 1)]
+    page = parse_text(comparison(runs))
+    (ari, nmi) = page.all("figure", "matrix")
+    assert ari.text.count("1.00") >= 2
+    assert "NMI (geometric)" in nmi.text
+
+
+def test_runs_over_other_images_are_not_compared_label_by_label(tmp_path: Path) -> None:
+    page = parse_text(comparison([run(tmp_path, 0), run(tmp_path, 0, n=30)]))
+    assert "cannot be compared" in page.text_of_all
+    assert not page.all("figure", "matrix")
+
+
+def test_a_sweep_is_drawn_when_one_number_was_varied(tmp_path: Path) -> None:
+    runs = [run(tmp_path, 0, settings=settings(eta=e, other=1)) for e in (0.2, 0.5, 0.9)]
+    assert swept_setting(runs) == "eta"
+    assert "Scores by eta" in comparison(runs)
+
+
+def test_two_varied_settings_or_words_are_no_sweep(tmp_path: Path) -> None:
+    two = [run(tmp_path, 0, settings=settings(a=i, b=i)) for i in (0, 1)]
+    words = [run(tmp_path, 0, settings={"n_clusters": 3, "graph": g}) for g in ("local", "global")]
+    methods = [run(tmp_path, 0), read_run(make_run(tmp_path / "other", config={"method": "jule"}))]
+    assert [swept_setting(runs) for runs in (two, words, methods)] == [None, None, None]
+
+
+def test_one_value_has_no_spread() -> None:
+    assert mean_and_spread(np.array([])) == ""
+    assert mean_and_spread(np.array([0.25])) == "0.250"
