@@ -24,7 +24,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -81,7 +81,6 @@ class Ended:
     code: int
     """Negative: the signal that ended it."""
     err: str
-    seconds: float
     peak_bytes: int
 
     @property
@@ -118,7 +117,7 @@ def write_sound_runs(folder: Path) -> None:
         method = [] if name == "refined" else ["--method", name if name != "on-features" else "kmeans"]
         out = ["--clusters", "3", "--out", str(runs / (name + ("-interrupted" if is_interrupted else "")))]
         stop = ["--max-minutes", "0"] if is_interrupted else []
-        ended = run_words(["fit", photos, "--labels-from-folders", *method, *words, *out, *stop], folder)
+        ended = run_case(Case(0, ("fit", photos, "--labels-from-folders", *method, *words, *out, *stop), folder))
         assert ended.code == (3 if is_interrupted else 0), (name, ended)
 
     for name in FINISHED[:9]:
@@ -277,37 +276,47 @@ def import_everything() -> None:
     gc.freeze()  # a forked process shares what nobody walks over
 
 
-def run_words(words: Sequence[str], folder: Path, *, stdout: str | None = None, is_debug: bool = False) -> Ended:
-    """Run a command in a forked process that stands in the folder."""
-    errors = folder / "stderr.txt"
+@dataclass(frozen=True)
+class Running:
+    """A command in a process of its own."""
+
+    case: Case
+    process: int
+    started: float
+
+    def ended(self, block: bool = False) -> Ended | None:
+        """Say how it ended, or None while it goes on; who waits for ever is killed."""
+        if time.monotonic() > self.started + 10 * SECONDS:
+            os.kill(self.process, signal.SIGKILL)
+        found, status, usage = os.wait4(self.process, 0 if block else os.WNOHANG)
+        if not found:
+            return None
+        errors = self.case.folder / "stderr.txt"
+        err = errors.read_text(encoding="utf-8", errors="replace") if errors.exists() else ""
+        return Ended(os.waitstatus_to_exitcode(status), err, usage.ru_maxrss * 1024)
+
+
+def start(case: Case, *, is_debug: bool = False) -> Running:
+    """Run a command in a forked process that stands in its folder."""
     started = time.monotonic()
     child = os.fork()
     if not child:
         code = 70
         try:
-            code = _in_child(words, folder, errors, stdout, is_debug)
+            code = _in_child(case, is_debug)
         finally:
             os._exit(code)
-    code, usage = _wait(child, started + 10 * SECONDS)
-    err = errors.read_text(encoding="utf-8", errors="replace") if errors.exists() else ""
-    return Ended(code, err, time.monotonic() - started, usage.ru_maxrss * 1024)
+    return Running(case, child, started)
 
 
-def _wait(child: int, deadline: float) -> tuple[int, resource.struct_rusage]:
-    pause = 0.001
-    while True:
-        found, status, usage = os.wait4(child, os.WNOHANG)
-        if found:
-            return os.waitstatus_to_exitcode(status), usage
-        if time.monotonic() > deadline:
-            os.kill(child, signal.SIGKILL)
-            _, status, usage = os.wait4(child, 0)
-            return os.waitstatus_to_exitcode(status), usage
-        time.sleep(pause)
-        pause = min(0.02, pause * 1.5)
+def run_case(case: Case, *, is_debug: bool = False) -> Ended:
+    """Run one command to its end."""
+    ended = start(case, is_debug=is_debug).ended(block=True)
+    assert ended is not None
+    return ended
 
 
-def _in_child(words: Sequence[str], folder: Path, errors: Path, stdout: str | None, is_debug: bool) -> int:
+def _in_child(case: Case, is_debug: bool) -> int:
     """Be the command line: its own folder, its own streams, no server that waits for visitors."""
     import uvicorn
 
@@ -315,16 +324,16 @@ def _in_child(words: Sequence[str], folder: Path, errors: Path, stdout: str | No
 
     # Seconds of work, not of waiting for others; who waits for ever is killed all the same.
     resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
-    os.chdir(folder)
-    out = os.open(stdout or "stdout.txt", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    err = os.open(errors, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    os.chdir(case.folder)
+    out = os.open(case.stdout or "stdout.txt", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    err = os.open("stderr.txt", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     nothing = os.open(os.devnull, os.O_RDONLY)
     for source, target in ((nothing, 0), (out, 1), (err, 2)):
         os.dup2(source, target)
     sys.stdout, sys.stderr = (open(n, "w", encoding="utf-8", closefd=False) for n in (1, 2))  # noqa: SIM115
     sys.stderr.reconfigure(errors="backslashreplace")
     uvicorn.Server.run = lambda self, sockets=None: None  # type: ignore[method-assign]
-    sys.argv = ["selfsort", *(["--debug"] if is_debug else []), *words]
+    sys.argv = ["selfsort", *(["--debug"] if is_debug else []), *case.words]
     code: object = 0
     try:
         main()
@@ -339,21 +348,28 @@ def _in_child(words: Sequence[str], folder: Path, errors: Path, stdout: str | No
     return code if isinstance(code, int) else 1
 
 
-def loop(seed: int, sound: Path, scratch: Path, is_over: Callable[[int], bool], about: str | None = None) -> Tally:
-    """Run cases until told to stop; print every fault with what it takes to see it again."""
-    tally = Tally()
-    number = 0
-    while not is_over(number):
-        folder = scratch / str(number)
-        folder.mkdir()
-        case = make_case(seed, number, sound, folder, about)
-        ended = run_words(case.words, folder, stdout=case.stdout)
-        tally.codes[ended.code] += 1
-        if ended.fault is not None:
-            tally.faults.append(_told(seed, case, ended, about))
-            print(tally.faults[-1], flush=True)
-        _take_away(folder)
-        number += 1
+def loop(seed: int, sound: Path, scratch: Path, *, minutes: float, about: str | None = None, n_jobs: int = 1) -> Tally:
+    """Run cases until the time is up; print every fault with what it takes to see it again."""
+    tally, number = Tally(), 0
+    running: list[Running] = []
+    until = time.monotonic() + 60 * minutes
+    while running or time.monotonic() < until:
+        while len(running) < n_jobs and time.monotonic() < until:
+            folder = scratch / str(number)
+            folder.mkdir()
+            running.append(start(make_case(seed, number, sound, folder, about)))
+            number += 1
+        time.sleep(0.002)
+        for one in list(running):
+            ended = one.ended()
+            if ended is None:
+                continue
+            running.remove(one)
+            tally.codes[ended.code] += 1
+            if ended.fault is not None:
+                tally.faults.append(_told(seed, one.case, ended, about))
+                print(tally.faults[-1], flush=True)
+            _take_away(one.case.folder)
     return tally
 
 
@@ -371,12 +387,6 @@ def _take_away(folder: Path) -> None:
     if (folder / "closed").is_dir():
         (folder / "closed").chmod(0o700)
     shutil.rmtree(folder, ignore_errors=True)
-
-
-def cases(minutes: float) -> Callable[[int], bool]:
-    """Say after each case whether the time is up."""
-    until = time.monotonic() + 60 * minutes
-    return lambda done: time.monotonic() >= until
 
 
 def main() -> None:
@@ -398,12 +408,14 @@ def main() -> None:
             folder = Path(scratch) / "again"
             folder.mkdir()
             case = make_case(asked.seed, asked.case, sound, folder, asked.about)
-            ended = run_words(case.words, folder, stdout=case.stdout, is_debug=True)
+            ended = run_case(case, is_debug=True)
             print(ended.err, "\n", shlex.join(case.words).encode("utf-8", "backslashreplace").decode(), ended.code)
             _take_away(folder)
             return
         print(f"seed {asked.seed}", flush=True)
-        tally = loop(asked.seed, sound, Path(scratch), cases(asked.minutes), asked.about)
+        tally = loop(
+            asked.seed, sound, Path(scratch), minutes=asked.minutes, about=asked.about, n_jobs=os.cpu_count() or 1
+        )
     codes = ", ".join(f"{code}: {count}" for code, count in sorted(tally.codes.items()))
     print(f"{tally.codes.total()} commands, exit codes {codes}; {len(tally.faults)} faults (seed {asked.seed})")
     sys.exit(1 if tally.faults else 0)

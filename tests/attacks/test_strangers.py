@@ -83,7 +83,7 @@ def change(run: Path, name: str, **changes: object) -> None:
 def claims_many_rows(run: Path, n: int) -> None:
     """Write a label table of n rows, and claim as many images everywhere."""
     change(run, "config.json", n_images=n)
-    (run / "labels.csv").write_bytes(b"name,cluster,confidence\n" + b"abc,0,1\n" * (n - 1) + b"abc,1,1\n")
+    (run / "labels.csv").write_bytes(b"name,cluster,confidence\n" + b"image.png,0,1\n" * (n - 1) + b"image.png,1,1\n")
     (run / "truth.npy").unlink(missing_ok=True)
 
 
@@ -151,8 +151,8 @@ def _two_wide_rows(run: Path) -> None:
 
 
 def _many_labels(run: Path) -> None:
-    claims_many_rows(run, 95 * 2**20 // 8)
-    sparse_array(run / "features.npy", (95 * 2**20 // 8, 4))
+    claims_many_rows(run, 95 * 2**20 // 14)
+    sparse_array(run / "features.npy", (95 * 2**20 // 14, 4))
 
 
 def _one_long_label(run: Path) -> None:

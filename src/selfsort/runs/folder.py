@@ -389,7 +389,7 @@ class RunFolder:
 
     def write_labels(self, name: str, names: Sequence[str], labels: I64, confidence: F32) -> None:
         """Write a label table into the folder."""
-        self._write(name, lambda file: file.write(label_csv(names, labels, confidence)))
+        self._write(name, lambda file: file.writelines(label_lines(names, labels, confidence)))
 
     def save_truth(self, truth: I64, names: Sequence[str] | None) -> None:
         """Keep the labels given for scoring."""
@@ -604,13 +604,21 @@ def name_csv(names: Sequence[str]) -> bytes:
 
 def label_csv(names: Sequence[str], labels: I64, confidence: F32) -> bytes:
     """Format a label table; names keep bytes that are not UTF-8 as they are on disk."""
-    parts = [b"name,cluster,confidence\n"]
-    for start in range(0, len(labels), 4096):  # millions of lines at once would take ten times their size
+    return b"".join(label_lines(names, labels, confidence))
+
+
+def label_lines(
+    names: Sequence[str], labels: I64, confidence: F32, spell: Callable[[str], str] = str
+) -> Iterator[bytes]:
+    """Yield a label table in parts: millions of lines at once would take ten times their size."""
+    yield b"name,cluster,confidence\n"
+    for start in range(0, len(labels), 4096):
         some = slice(start, start + 4096)
-        rows = zip(names[some], labels[some].tolist(), confidence[some].tolist(), strict=True)
-        lines = "".join([f"{_quoted(name)},{label},{sure:.6f}\n" for name, label, sure in rows])
-        parts.append(lines.encode("utf-8", "surrogateescape"))
-    return b"".join(parts)
+        spelt = list(map(spell, names[some]))
+        fields = map(_quoted, spelt) if _NEEDS_QUOTES("".join(spelt)) else spelt
+        rows = zip(fields, labels[some].tolist(), confidence[some].tolist(), strict=True)
+        lines = "".join([f"{name},{label},{sure:.6f}\n" for name, label, sure in rows])
+        yield lines.encode("utf-8", "surrogateescape")
 
 
 _NEEDS_QUOTES = re.compile(r'[,;"\t\r\n]').search

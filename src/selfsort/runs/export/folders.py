@@ -21,7 +21,7 @@ from selfsort.data.options import Reading
 from selfsort.data.spreadsheet import as_text
 from selfsort.errors import CannotWrite, InvalidInput, SelfsortError
 from selfsort.progress import track
-from selfsort.runs.folder import LabelTable, RunFolder, label_csv, write_whole
+from selfsort.runs.folder import LabelTable, RunFolder, label_lines, write_whole
 from selfsort.types import U8
 
 fcntl: ModuleType | None
@@ -44,8 +44,8 @@ def export_csv(folder: RunFolder, out: Path) -> Path:
     if out.resolve().parent == folder.path.resolve():
         raise InvalidInput(f"{out} would lie among the files of the run. Expected another place. Choose another --out.")
     table = folder.label_table()
-    text = label_csv([as_text(name) for name in table.names], table.labels, table.confidence)
-    write_whole(out, lambda file: file.write(text))
+    lines = label_lines(table.names, table.labels, table.confidence, spell=as_text)
+    write_whole(out, lambda file: file.writelines(lines))
     return out
 
 
