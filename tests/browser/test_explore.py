@@ -187,7 +187,7 @@ class TestLooking:
             """const canvas = document.querySelector("#tile-5 canvas");
             return [...canvas.getContext("2d").getImageData(80, 80, 1, 1).data];"""
         )
-        path = Path(server.editor.folder.config["source"]["path"]) / server.editor.table.names[int(rows[5])]
+        path = Path(server.editor.folder.config["source"]["path"]) / server.editor.table.names[rows[5]]
         with Image.open(path) as picture:
             expected = picture.convert("RGB").resize((160, 160)).getpixel((80, 80))
         assert isinstance(expected, tuple)

@@ -22,7 +22,7 @@ from selfsort.explore.exports import export, find_export, folder_names
 def edited(editor: Editor) -> Editor:
     """Cluster 0 is called cats; one image of it has moved to a new cluster, another is marked wrong."""
     editor.rename(0, "cats & <dogs>")
-    rows = editor.listing(0, "name").rows.tolist()
+    rows = editor.listing(0, "name").rows
     editor.move(rows[:1], None)
     editor.mark(rows[1:2], True)
     return editor

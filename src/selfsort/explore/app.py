@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import asdict
+from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -20,16 +20,17 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from selfsort.data.decode import quiet_pillow
 from selfsort.errors import CannotWrite, SelfsortError
-from selfsort.explore.editor import Editor, Listing, Order, View
+from selfsort.explore.editor import Editor, HistoryEntry, ImageFacts, Listing, Order, Overview, View
 from selfsort.explore.edits import MAX_NAME
 from selfsort.explore.exports import Kind, export, find_export
-from selfsort.explore.pictures import SHEET_COLUMNS, Encoded, Pictures
+from selfsort.explore.pictures import SHEET_COLUMNS, Encoded, Origin, Pictures
 
 MAX_ROWS = 2_000_000
 """Most images that one request may name."""
 MAX_SHEET = 64
 MAX_SIMILAR = 5000
 MAX_PARTS = 20
+MAX_HISTORY = 500
 
 
 def _whole(value: object) -> object:
@@ -96,43 +97,17 @@ class ExportRequest(_Strict):
     kind: Kind
 
 
-class ClusterOut(BaseModel):
-    """A cluster in the list."""
-
-    id: int
-    name: str
-    size: int
-    n_wrong: int
-    confidence: float
-    cover: int
+# The answers that the editor gives are its own dataclasses; these are the others.
 
 
-class OverviewOut(BaseModel):
-    """The list of clusters, and what can be undone."""
-
-    clusters: list[ClusterOut]
-    n_wrong: int
-    n_moved: int
-    n_edits: int
-    undo: str | None
-    redo: str | None
-
-
-class EditOut(BaseModel):
-    """What an edit has led to."""
-
-    overview: OverviewOut
-    clusters: list[int]
-    """Where the images of the edit are now."""
-
-
-class RunOut(BaseModel):
+@dataclass(frozen=True)
+class Run:
     """What the page has to know about the run."""
 
     name: str
     method: str
     n_images: int
-    pictures: Literal["source", "thumbnails", "none"]
+    pictures: Origin
     note: str | None
     tile_width: int
     tile_height: int
@@ -141,37 +116,17 @@ class RunOut(BaseModel):
     """Most tiles on one sheet."""
 
 
-class ListingOut(BaseModel):
-    """Images in order; those with a mark are listed again."""
+@dataclass(frozen=True)
+class Edited:
+    """What an edit has led to."""
 
-    rows: list[int]
-    wrong: list[int]
-    moved: list[int]
-    clusters: list[int] | None
-    """Where each image is, if the view shows images of several clusters."""
-    scores: list[float] | None = None
+    overview: Overview
+    clusters: list[int]
+    """Where the images of the edit are now."""
 
 
-class ImageOut(BaseModel):
-    """One image."""
-
-    row: int
-    name: str
-    cluster: int
-    original_cluster: int
-    confidence: float
-    is_wrong: bool
-
-
-class HistoryOut(BaseModel):
-    """One edit in force."""
-
-    number: int
-    made_at: str
-    text: str
-
-
-class ExportOut(BaseModel):
+@dataclass(frozen=True)
+class Exported:
     """Where an export is."""
 
     path: str
@@ -179,7 +134,8 @@ class ExportOut(BaseModel):
     """Name under which it can be fetched, if it is one file."""
 
 
-class Problem(BaseModel):
+@dataclass(frozen=True)
+class Problem:
     """What was wrong, what was expected, what to do."""
 
     detail: str
@@ -237,9 +193,9 @@ def _problem(status: int, text: str) -> JSONResponse:
 
 def _add_reading(app: FastAPI, editor: Editor) -> None:
     @app.get("/api/clusters")
-    def clusters(response: Response) -> OverviewOut:
+    def clusters(response: Response) -> Overview:
         response.headers["cache-control"] = "no-store"
-        return _overview(editor)
+        return editor.overview()
 
     @app.get("/api/rows")
     def rows(
@@ -247,38 +203,26 @@ def _add_reading(app: FastAPI, editor: Editor) -> None:
         cluster: Annotated[int | None, Query(ge=0, lt=2**40)] = None,
         view: View = "all",
         order: Order = "typical",
-    ) -> ListingOut:
+    ) -> Listing:
         response.headers["cache-control"] = "no-store"
-        listing = editor.listing(view if cluster is None else cluster, order)
-        return _listing(listing, is_mixed=cluster is None)
+        return editor.listing(view if cluster is None else cluster, order)
 
     @app.get("/api/similar")
     def similar(
         response: Response,
         row: Annotated[list[Number], Query(min_length=1, max_length=500)],
         count: Annotated[int, Query(ge=1, le=MAX_SIMILAR)] = 500,
-    ) -> ListingOut:
+    ) -> Listing:
         response.headers["cache-control"] = "no-store"
         for one in row:
             _require_row(editor, one)
-        listing, scores = editor.similar(row, count)
-        found = _listing(listing, is_mixed=True)
-        found.scores = [round(float(score), 4) for score in scores]
-        return found
+        return editor.similar(row, count)
 
     @app.get("/api/images/{row}")
-    def image(response: Response, row: Annotated[int, InPath(ge=0, lt=2**40)]) -> ImageOut:
+    def image(response: Response, row: Annotated[int, InPath(ge=0, lt=2**40)]) -> ImageFacts:
         response.headers["cache-control"] = "no-store"
         _require_row(editor, row)
-        cluster, original, is_wrong = editor.place_of(row)
-        return ImageOut(
-            row=row,
-            name=editor.names[row],
-            cluster=cluster,
-            original_cluster=original,
-            confidence=round(float(editor.table.confidence[row]), 4),
-            is_wrong=is_wrong,
-        )
+        return editor.image(row)
 
     @app.get("/api/names")
     def names(response: Response) -> list[str]:
@@ -286,18 +230,16 @@ def _add_reading(app: FastAPI, editor: Editor) -> None:
         return list(editor.names)
 
     @app.get("/api/history")
-    def history(response: Response) -> list[HistoryOut]:
+    def history(response: Response) -> list[HistoryEntry]:
         response.headers["cache-control"] = "no-store"
-        return [
-            HistoryOut(number=entry.number, made_at=entry.made_at, text=text) for entry, text in editor.history()[:500]
-        ]
+        return editor.history(MAX_HISTORY)
 
 
 def _add_pictures(app: FastAPI, editor: Editor, pictures: Pictures) -> None:
     @app.get("/api/run")
-    def run(response: Response) -> RunOut:
+    def run(response: Response) -> Run:
         response.headers["cache-control"] = "no-store"
-        return RunOut(
+        return Run(
             name=_plain(editor.folder.path.resolve().name),
             method=_plain(editor.folder.field("method", str)),
             n_images=len(editor),
@@ -331,20 +273,20 @@ def _add_pictures(app: FastAPI, editor: Editor, pictures: Pictures) -> None:
 
 def _add_editing(app: FastAPI, editor: Editor) -> None:
     @app.post("/api/edits")
-    def edit(request: Annotated[EditRequest, Body()]) -> EditOut:
-        return EditOut(clusters=_do(editor, request), overview=_overview(editor))
+    def edit(request: Annotated[EditRequest, Body()]) -> Edited:
+        return Edited(clusters=_do(editor, request), overview=editor.overview())
 
     @app.post("/api/undo")
-    def undo() -> OverviewOut:
+    def undo() -> Overview:
         if not editor.undo():
             raise HTTPException(409, "There is nothing to undo.")
-        return _overview(editor)
+        return editor.overview()
 
     @app.post("/api/redo")
-    def redo() -> OverviewOut:
+    def redo() -> Overview:
         if not editor.redo():
             raise HTTPException(409, "There is nothing to redo.")
-        return _overview(editor)
+        return editor.overview()
 
 
 def _do(editor: Editor, request: RenameRequest | MergeRequest | SplitRequest | MoveRequest | MarkRequest) -> list[int]:
@@ -365,9 +307,9 @@ def _do(editor: Editor, request: RenameRequest | MergeRequest | SplitRequest | M
 
 def _add_exports(app: FastAPI, editor: Editor) -> None:
     @app.post("/api/exports")
-    def write(request: ExportRequest) -> ExportOut:
+    def write(request: ExportRequest) -> Exported:
         path = export(editor, request.kind)
-        return ExportOut(path=_plain(str(path.resolve())), file=path.name if path.is_file() else None)
+        return Exported(path=_plain(str(path.resolve())), file=path.name if path.is_file() else None)
 
     @app.get("/api/exports/{name}", response_class=FileResponse)
     def fetch(name: Annotated[str, InPath(max_length=100)]) -> FileResponse:
@@ -402,21 +344,6 @@ def _static(name: str) -> Response:
     content = files("selfsort.explore").joinpath("static", name).read_bytes()
     media_type = f"{_PAGE[name]}; charset=utf-8"
     return Response(content, media_type=media_type, headers={"cache-control": "no-cache"})
-
-
-def _overview(editor: Editor) -> OverviewOut:
-    return OverviewOut.model_validate(asdict(editor.overview()))
-
-
-def _listing(listing: Listing, *, is_mixed: bool) -> ListingOut:
-    # Built without checking: a hundred thousand numbers that we made ourselves.
-    return ListingOut.model_construct(
-        rows=listing.rows.tolist(),
-        wrong=listing.rows[listing.is_wrong].tolist(),
-        moved=listing.rows[listing.is_moved].tolist(),
-        clusters=listing.clusters.tolist() if is_mixed else None,
-        scores=None,
-    )
 
 
 def _picture(encoded: Encoded) -> Response:

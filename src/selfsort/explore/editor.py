@@ -1,4 +1,7 @@
-"""One run open for editing: its labels with the edits, its features and its journal, behind one lock."""
+"""One run open for editing: its labels with the edits, its features and its journal, behind one lock.
+
+What the editor answers is made of plain dataclasses: the web application hands them to the page as they are.
+"""
 
 from __future__ import annotations
 
@@ -52,15 +55,38 @@ class Overview:
     redo: str | None
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Listing:
-    """The images of a view, in the order asked for."""
+    """The images of a view, in the order asked for; those with a mark are listed again."""
 
-    rows: I64
-    clusters: I64
-    """Where each of them is."""
-    is_wrong: Bools
-    is_moved: Bools
+    rows: list[int]
+    wrong: list[int]
+    moved: list[int]
+    clusters: list[int] | None
+    """Where each image is, if the view shows images of several clusters."""
+    scores: list[float] | None
+    """How like each image is, if that was the question."""
+
+
+@dataclass(frozen=True)
+class ImageFacts:
+    """What is known of one image."""
+
+    row: int
+    name: str
+    cluster: int
+    original_cluster: int
+    confidence: float
+    is_wrong: bool
+
+
+@dataclass(frozen=True)
+class HistoryEntry:
+    """One edit in force."""
+
+    number: int
+    made_at: str
+    text: str
 
 
 class Editor:
@@ -149,20 +175,39 @@ class Editor:
         elif order != "name" and isinstance(view, int) and len(rows):
             sign = -1 if order == "typical" else 1
             rows = rows[np.argsort(sign * self.features.closeness(rows), kind="stable")]
-        return Listing(rows, labels[rows], is_wrong[rows], (labels != self.table.labels)[rows])
+        return Listing(
+            rows=rows.tolist(),
+            wrong=rows[is_wrong[rows]].tolist(),
+            moved=rows[(labels != self.table.labels)[rows]].tolist(),
+            clusters=None if isinstance(view, int) else labels[rows].tolist(),
+            scores=None,
+        )
 
-    def similar(self, rows: list[int], count: int) -> tuple[Listing, F32]:
+    def similar(self, rows: list[int], count: int) -> Listing:
         """Return the images most like some."""
         found, scores = self.features.nearest(np.array(rows, np.int64), count)
         with self._lock:
             labels, is_wrong = self._labelling.labels[found], self._labelling.is_wrong[found]
-        return Listing(found, labels, is_wrong, labels != self.table.labels[found]), scores
+        return Listing(
+            rows=found.tolist(),
+            wrong=found[is_wrong].tolist(),
+            moved=found[labels != self.table.labels[found]].tolist(),
+            clusters=labels.tolist(),
+            scores=[round(score, 4) for score in scores.tolist()],
+        )
 
-    def place_of(self, row: int) -> tuple[int, int, bool]:
-        """Return the cluster an image is in, the one it came from, and whether it is marked wrong."""
+    def image(self, row: int) -> ImageFacts:
+        """Return what is known of one image."""
         with self._lock:
             labelling = self._labelling
-            return int(labelling.labels[row]), int(labelling.original[row]), bool(labelling.is_wrong[row])
+            return ImageFacts(
+                row=row,
+                name=self.names[row],
+                cluster=int(labelling.labels[row]),
+                original_cluster=int(labelling.original[row]),
+                confidence=round(float(self.table.confidence[row]), 4),
+                is_wrong=bool(labelling.is_wrong[row]),
+            )
 
     def snapshot(self) -> tuple[I64, Bools, dict[int, str]]:
         """Return labels, marks and names of clusters as they are now, for an export."""
@@ -231,10 +276,11 @@ class Editor:
             self._done.append((entry, self._labelling.apply(entry.edit)))
             return True
 
-    def history(self) -> list[tuple[Entry, str]]:
-        """Return the edits in force with what they did, newest first."""
+    def history(self, limit: int) -> list[HistoryEntry]:
+        """Return the latest edits in force with what they did, newest first."""
         with self._lock:
-            return [(entry, self._describe(entry.edit)) for entry, _ in reversed(self._done)]
+            latest = [entry for entry, _ in reversed(self._done[-limit:])]
+            return [HistoryEntry(entry.number, entry.made_at, self._describe(entry.edit)) for entry in latest]
 
     def _do(self, make: Callable[[], Edit]) -> None:
         """Make an edit, in memory and on the disk or in neither."""
