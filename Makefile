@@ -40,8 +40,10 @@ MINUTES ?= 30
 fuzz: $(VENV)/.installed            ## random commands on damaged input, others each time: make fuzz MINUTES=30
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.attacks.fuzz --minutes $(MINUTES)
 
-explorer:                           ## build the page of `selfsort explore` (needs Node; the result is committed)
-	npm --prefix explorer ci
+# Not `npm ci`: it refuses a lock file that does not name the compiled parts of other systems.
+explorer: $(VENV)/.installed        ## build the page of `selfsort explore` (needs Node; the result is committed)
+	$(BIN)/python -m explorer.typescript
+	npm --prefix explorer install --no-save
 	npm --prefix explorer test
 	npm --prefix explorer run build
 

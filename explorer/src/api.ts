@@ -1,68 +1,13 @@
-/** What the server is asked and what it answers; the forms are those of app.py. */
+/** What the server is asked and what it answers; the forms are in types.ts, which is written from its own description. */
 
-export interface Run {
-  name: string;
-  method: string;
-  n_images: number;
-  pictures: "source" | "thumbnails" | "none";
-  note: string | null;
-  tile_width: number;
-  tile_height: number;
-  sheet_columns: number;
-  sheet_rows: number;
-}
+import type { Edited, Exported, ExportRequest, Get, HistoryEntry, ImageFacts, Listing, Overview, Post, Run } from "./types";
 
-export interface Cluster {
-  id: number;
-  name: string;
-  size: number;
-  n_wrong: number;
-  confidence: number;
-  cover: number;
-}
+export type { Cluster, HistoryEntry, ImageFacts, Listing, Overview, Run } from "./types";
 
-export interface Overview {
-  clusters: Cluster[];
-  n_wrong: number;
-  n_moved: number;
-  n_edits: number;
-  undo: string | null;
-  redo: string | null;
-}
-
-export interface Listing {
-  rows: number[];
-  wrong: number[];
-  moved: number[];
-  /** Where each image is, if the view shows images of several clusters. */
-  clusters: number[] | null;
-  scores: number[] | null;
-}
-
-export interface ImageFacts {
-  row: number;
-  name: string;
-  cluster: number;
-  original_cluster: number;
-  confidence: number;
-  is_wrong: boolean;
-}
-
-export interface HistoryEntry {
-  number: number;
-  made_at: string;
-  text: string;
-}
-
-export type ExportKind = "labels" | "folders" | "model-input";
-export type Order = "typical" | "borderline" | "unsure" | "name";
-
-export type Edit =
-  | { kind: "rename"; cluster: number; name: string }
-  | { kind: "merge"; clusters: number[]; into: number }
-  | { kind: "split"; cluster: number; parts: number }
-  | { kind: "move"; rows: number[]; to: number | null }
-  | { kind: "mark"; rows: number[]; is_wrong: boolean };
+export type ExportKind = ExportRequest["kind"];
+export type EditRequest = Post["api/edits"]["body"];
+export type Rows = Get["api/rows"]["parameters"];
+export type Order = NonNullable<Rows["order"]>;
 
 /** The server has said no, in words for the user. */
 export class Refused extends Error {}
@@ -90,29 +35,39 @@ function detailOf(text: string): string | null {
   }
 }
 
-async function get<T>(path: string): Promise<T> {
-  return (await (await request(path)).json()) as T;
+/** Put parameters where the address names them, and behind it those that it does not name. */
+export function address<P extends keyof Get>(path: P, parameters: Get[P]["parameters"]): string {
+  const query: string[] = [];
+  let filled: string = path;
+  for (const [name, value] of Object.entries<unknown>(parameters)) {
+    const texts = [value ?? []].flat().map((one) => encodeURIComponent(String(one)));
+    if (filled.includes(`{${name}}`)) filled = filled.replace(`{${name}}`, texts.join());
+    else query.push(...texts.map((text) => `${name}=${text}`));
+  }
+  return query.length ? `${filled}?${query.join("&")}` : filled;
 }
 
-async function post<T>(path: string, body?: unknown): Promise<T> {
+async function get<P extends keyof Get>(path: P, parameters: Get[P]["parameters"]): Promise<Get[P]["answer"]> {
+  return (await (await request(address(path, parameters))).json()) as Get[P]["answer"];
+}
+
+async function post<P extends keyof Post>(path: P, body: Post[P]["body"]): Promise<Post[P]["answer"]> {
   const init: RequestInit = { method: "POST" };
   if (body !== undefined) Object.assign(init, { headers: { "content-type": "application/json" }, body: JSON.stringify(body) });
-  return (await (await request(path, init)).json()) as T;
+  return (await (await request(path, init)).json()) as Post[P]["answer"];
 }
 
-const listed = (rows: readonly number[]): string => rows.map((row) => `row=${row}`).join("&");
-
-export const getRun = (): Promise<Run> => get("api/run");
-export const getNames = (): Promise<string[]> => get("api/names");
-export const getOverview = (): Promise<Overview> => get("api/clusters");
-export const getRows = (query: string, order: Order): Promise<Listing> => get(`api/rows?${query}&order=${order}`);
-export const getSimilar = (rows: readonly number[]): Promise<Listing> => get(`api/similar?${listed(rows)}`);
-export const getImage = (row: number): Promise<ImageFacts> => get(`api/images/${row}`);
-export const getHistory = (): Promise<HistoryEntry[]> => get("api/history");
-export const makeEdit = (edit: Edit): Promise<{ overview: Overview; clusters: number[] }> => post("api/edits", edit);
-export const undo = (): Promise<Overview> => post("api/undo");
-export const redo = (): Promise<Overview> => post("api/redo");
-export const writeExport = (kind: ExportKind): Promise<{ path: string; file: string | null }> => post("api/exports", { kind });
+export const getRun = (): Promise<Run> => get("api/run", {});
+export const getNames = (): Promise<string[]> => get("api/names", {});
+export const getOverview = (): Promise<Overview> => get("api/clusters", {});
+export const getRows = (which: Rows): Promise<Listing> => get("api/rows", which);
+export const getSimilar = (rows: readonly number[]): Promise<Listing> => get("api/similar", { row: [...rows] });
+export const getImage = (row: number): Promise<ImageFacts> => get("api/images/{row}", { row });
+export const getHistory = (): Promise<HistoryEntry[]> => get("api/history", {});
+export const makeEdit = (edit: EditRequest): Promise<Edited> => post("api/edits", edit);
+export const undo = (): Promise<Overview> => post("api/undo", undefined);
+export const redo = (): Promise<Overview> => post("api/redo", undefined);
+export const writeExport = (kind: ExportKind): Promise<Exported> => post("api/exports", { kind });
 
 export interface Sheet {
   bitmap: ImageBitmap;
@@ -120,7 +75,7 @@ export interface Sheet {
 }
 
 export async function getSheet(rows: readonly number[]): Promise<Sheet> {
-  const response = await request(`api/sheet?${listed(rows)}`);
+  const response = await request(address("api/sheet", { row: [...rows] }));
   const missing = (response.headers.get("x-missing") ?? "").split(",").filter(Boolean).map(Number);
   return { bitmap: await createImageBitmap(await response.blob()), missing: new Set(missing) };
 }

@@ -1,6 +1,6 @@
 /** The window that writes what has been put right. */
 
-import { type ExportKind, Refused, writeExport } from "./api";
+import { type ExportKind, Refused, address, writeExport } from "./api";
 import { fill, h } from "./dom";
 
 const KINDS: [ExportKind, string, string][] = [
@@ -29,7 +29,8 @@ async function write(kind: ExportKind, button: HTMLButtonElement, result: HTMLEl
   fill(result, "Writing…");
   try {
     const { path, file } = await writeExport(kind);
-    fill(result, h("code", {}, path), file !== null && h("a", { href: `api/exports/${file}`, download: file }, "Download"));
+    const link = file !== null && h("a", { href: address("api/exports/{name}", { name: file }), download: file }, "Download");
+    fill(result, h("code", {}, path), link);
   } catch (error) {
     if (!(error instanceof Refused)) throw error;
     fill(result, error.message);

@@ -1,6 +1,6 @@
 /** One image as large as there is, with what is known about it. */
 
-import { type ImageFacts, getImage } from "./api";
+import { type ImageFacts, address, getImage } from "./api";
 import { action, fill, h } from "./dom";
 import { count } from "./words";
 
@@ -28,7 +28,7 @@ export function openLightbox(start: number, host: LightboxHost): void {
     host.moved(index);
     const found = await getImage(row);
     if (host.rowAt(index) !== row) return; // the user has gone on
-    const image = h("img", { src: `api/pictures/${row}`, alt: found.name, draggable: "false" });
+    const image = h("img", { src: address("api/pictures/{row}", { row }), alt: found.name, draggable: "false" });
     image.addEventListener("load", () => image.classList.toggle("enlarged", Math.max(image.naturalWidth, image.naturalHeight) < 200));
     fill(picture, host.hasPicture(row) ? image : h("p", { class: "hint" }, "There is no picture of this image."));
     fill(facts, ...describe(found));

@@ -148,8 +148,8 @@ class Page {
   private fetchListing(): Promise<api.Listing> {
     const { view } = this;
     if (view.kind === "like") return api.getSimilar(view.rows);
-    const query = view.kind === "cluster" ? `cluster=${view.id}` : `view=${view.kind}`;
-    return api.getRows(query, this.orderOf(view));
+    const order = this.orderOf(view);
+    return api.getRows(view.kind === "cluster" ? { cluster: view.id, order } : { view: view.kind, order });
   }
 
   private orderOf(view: View): api.Order {
@@ -285,7 +285,7 @@ class Page {
     await this.edit({ kind: "mark", rows, is_wrong: isWrong }, () => `${plural(rows.length, "image")} marked ${isWrong ? "wrong" : "right"}.`);
   }
 
-  private async edit(edit: api.Edit, say: (clusters: number[]) => string): Promise<void> {
+  private async edit(edit: api.EditRequest, say: (clusters: number[]) => string): Promise<void> {
     await this.attempt(async () => {
       const { overview, clusters } = await api.makeEdit(edit);
       this.overview = overview;

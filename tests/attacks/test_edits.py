@@ -92,11 +92,11 @@ def test_a_journal_that_names_another_file_is_refused(run: Path, victim: Path, h
 def test_from_the_command_line(run: Path, victim: Path, tmp_path: Path) -> None:
     from tests.tiny_run import CONFIG, fill
 
-    from selfsort.explore.editor import Desk
+    from selfsort.explore.editor import Editor
     from selfsort.runs.folder import RunFolder
 
     folder = fill(RunFolder.create(tmp_path / "whole", CONFIG))
-    Desk.open(folder.path).close()
+    Editor.open(folder.path).close()
     journal_of(folder.path).write_bytes(hot_journal(folder.path) + naming(victim))
     words = [sys.executable, "-m", "selfsort", "explore", str(folder.path), "--no-browser"]
     done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)

@@ -16,7 +16,7 @@ from tests.explore.runs import fitted
 from tests.tiny_run import files_of
 
 from selfsort.errors import InvalidInput
-from selfsort.explore.editor import Desk
+from selfsort.explore.editor import Editor
 from selfsort.explore.exports import Kind, export
 from selfsort.runs.export.folders import export_folders, put
 from selfsort.runs.folder import RunFolder
@@ -34,15 +34,15 @@ def selfsort(*words: object, at: Path) -> subprocess.Popen[str]:
 
 @pytest.mark.parametrize(("kind", "count"), [("labels", 40), ("folders", 8), ("model-input", 8)])
 def test_exports_at_once_get_a_number_each(run: Path, kind: Kind, count: int) -> None:
-    desk, ready = Desk.open(run), Barrier(count)
+    editor, ready = Editor.open(run), Barrier(count)
 
     def one(_: int) -> Path:
         ready.wait()
-        return export(desk, kind)
+        return export(editor, kind)
 
     with ThreadPoolExecutor(count) as pool:
         found = list(pool.map(one, range(count)))
-    desk.close()
+    editor.close()
     assert sorted(path.name for path in (run / "exports").iterdir()) == sorted(path.name for path in found)
     assert len(set(found)) == count
     assert len({str(files_of(path)) if path.is_dir() else path.read_bytes() for path in found}) == 1
@@ -91,9 +91,9 @@ from selfsort.cli.main import main
 main()
 """
 BY_EXPLORER = """
-from selfsort.explore.editor import Desk
+from selfsort.explore.editor import Editor
 from selfsort.explore.exports import export
-export(Desk.open(Path(sys.argv[1])), "folders")
+export(Editor.open(Path(sys.argv[1])), "folders")
 """
 
 
@@ -120,9 +120,9 @@ def test_what_a_kill_leaves_the_next_export_removes(run: Path, tmp_path: Path) -
 def test_what_a_kill_leaves_in_the_run_any_export_removes(run: Path) -> None:
     kill_in_the_middle(BY_EXPLORER, run, run)
     assert len(hidden(run / "exports")) == 1
-    desk = Desk.open(run)
-    export(desk, "labels")
-    desk.close()
+    editor = Editor.open(run)
+    export(editor, "labels")
+    editor.close()
     assert [path.name for path in (run / "exports").iterdir()] == ["labels-001.csv"]
 
 
@@ -160,8 +160,8 @@ def test_a_link_that_is_called_like_our_leftovers_is_not_followed(run: Path, tmp
     (exports / ".selfsort-export-b" / "inside").symlink_to(mine)
     (exports / ".selfsort-export-b" / "lock").symlink_to(tmp_path / "new")
     (exports / ".selfsort-export-c").write_text("a file")
-    desk = Desk.open(run)
-    export(desk, "labels")
-    desk.close()
+    editor = Editor.open(run)
+    export(editor, "labels")
+    editor.close()
     assert os.listdir(mine) == ["novel.txt"]  # noqa: PTH208
     assert not (tmp_path / "new").exists()

@@ -16,7 +16,7 @@ from tests.explore.runs import fitted
 from tests.tiny_run import files_of
 
 from selfsort.data import read_labels, read_source
-from selfsort.explore.editor import Desk
+from selfsort.explore.editor import Editor
 from selfsort.explore.exports import export
 from selfsort.runs.export.folders import export_csv, export_folders
 from selfsort.runs.folder import RunFolder
@@ -110,10 +110,10 @@ def cells(path: Path, separator: str) -> list[str]:
 class TestFormulas:
     @pytest.mark.parametrize("separator", [",", ";", "\t"])  # which one a spreadsheet takes depends on the country
     def test_no_cell_of_an_export_is_computed(self, formulas: RunFolder, tmp_path: Path, separator: str) -> None:
-        desk = Desk.open(formulas.path)
-        desk.rename(0, "=cmd|' /C calc'!A0")
-        written = [export_csv(formulas, tmp_path / "plain.csv"), export(desk, "labels")]
-        desk.close()
+        editor = Editor.open(formulas.path)
+        editor.rename(0, "=cmd|' /C calc'!A0")
+        written = [export_csv(formulas, tmp_path / "plain.csv"), export(editor, "labels")]
+        editor.close()
         for path in written:
             found = cells(path, separator)
             assert not [cell for cell in found if cell.lstrip().startswith(("=", "+", "-", "@"))]
@@ -130,9 +130,9 @@ class TestFormulas:
     def test_exports_are_read_back(self, formulas: RunFolder, tmp_path: Path, selfsort: Command) -> None:
         """By their names: among them one with an apostrophe of its own before the sign."""
         table = formulas.label_table()
-        desk = Desk.open(formulas.path)
-        written = [export_csv(formulas, tmp_path / "plain.csv"), export(desk, "labels"), formulas.path / "labels.csv"]
-        desk.close()
+        editor = Editor.open(formulas.path)
+        written = [export_csv(formulas, tmp_path / "plain.csv"), export(editor, "labels"), formulas.path / "labels.csv"]
+        editor.close()
         for path in written:
             assert read_labels(path, table.names).tolist() == table.labels.tolist()
             done = selfsort("score", formulas.path, "--labels", path)

@@ -233,9 +233,9 @@ def test_a_bomb_can_be_looked_at(sound: Path, tmp_path: Path, bomb: Callable[[Pa
     shutil.copytree(sound / "kmeans", run)
     bomb(run)
     code = (
-        "import sys; from pathlib import Path; from selfsort.explore.editor import Desk; "
-        "from selfsort.explore.pictures import Pictures; desk = Desk.open(Path(sys.argv[1])); "
-        "Pictures.open(desk.folder, desk.table.names); desk.overview(); desk.similar([0], 5); "
+        "import sys; from pathlib import Path; from selfsort.explore.editor import Editor; "
+        "from selfsort.explore.pictures import Pictures; editor = Editor.open(Path(sys.argv[1])); "
+        "Pictures.open(editor.folder, editor.table.names); editor.overview(); editor.similar([0], 5); "
         "import resource; print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)"
     )
     done = subprocess.run([sys.executable, "-c", code, str(run)], capture_output=True, text=True, check=True)

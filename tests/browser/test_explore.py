@@ -18,7 +18,7 @@ from tests.explore.runs import fitted
 
 from selfsort.explore.app import create_app
 from selfsort.explore.connections import HOST, configure, listen
-from selfsort.explore.editor import Desk
+from selfsort.explore.editor import Editor
 from selfsort.explore.guard import Door, Guard
 from selfsort.explore.pictures import Pictures
 from selfsort.runs.folder import RunFolder, Thumbnails
@@ -33,13 +33,13 @@ class Server:
     """The real server, in a thread of this process."""
 
     def __init__(self, run: Path, port: int = 0) -> None:
-        self.desk = Desk.open(run)
-        pictures = Pictures.open(self.desk.folder, self.desk.table.names)
+        self.editor = Editor.open(run)
+        pictures = Pictures.open(self.editor.folder, self.editor.table.names)
         self._listener = listen(port)
         self.port = self._listener.getsockname()[1]
         self.home = f"http://{HOST}:{self.port}/"
         self._door = Door(self.port)
-        self._server = uvicorn.Server(configure(Guard(create_app(self.desk, pictures), self._door)))
+        self._server = uvicorn.Server(configure(Guard(create_app(self.editor, pictures), self._door)))
         self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [self._listener]})
         self._thread.start()
 
@@ -50,7 +50,7 @@ class Server:
         self._server.should_exit = True
         self._thread.join()
         self._listener.close()
-        self.desk.close()
+        self.editor.close()
 
 
 @pytest.fixture(scope="module")
@@ -182,12 +182,12 @@ class TestLooking:
 
     def test_pictures_are_those_of_the_images(self, browser: Browser, server: Server) -> None:
         loaded(browser, server)
-        rows = server.desk.listing(server.desk.overview().clusters[0].id, "typical").rows
+        rows = server.editor.listing(server.editor.overview().clusters[0].id, "typical").rows
         drawn = browser.run(
             """const canvas = document.querySelector("#tile-5 canvas");
             return [...canvas.getContext("2d").getImageData(80, 80, 1, 1).data];"""
         )
-        path = Path(server.desk.folder.config["source"]["path"]) / server.desk.table.names[int(rows[5])]
+        path = Path(server.editor.folder.config["source"]["path"]) / server.editor.table.names[rows[5]]
         with Image.open(path) as picture:
             expected = picture.convert("RGB").resize((160, 160)).getpixel((80, 80))
         assert isinstance(expected, tuple)
@@ -228,12 +228,12 @@ class TestLooking:
         browser.wait(lambda: "wrong" in browser.text(".lightbox dl"), "marked from here")
         browser.press(Keys.ESCAPE)
         browser.wait(lambda: not browser.all("dialog"), "closed")
-        assert server.desk.overview().n_wrong == 1
+        assert server.editor.overview().n_wrong == 1
 
     def test_names_stay_text(self, browser: Browser, server: Server) -> None:
         loaded(browser, server)
         browser.click("#views li:nth-child(1) button")
-        row = server.desk.names.index(f"a/{HOSTILE}")
+        row = server.editor.names.index(f"a/{HOSTILE}")
         browser.wait(lambda: HOSTILE in browser.one(f"#tile-{row}").get_dom_attribute("title"), "the name")
         browser.click(f"#tile-{row}")
         browser.press(Keys.ENTER)
@@ -335,7 +335,7 @@ class TestEditing:
 
     def test_dragging_onto_a_cluster(self, browser: Browser, server: Server) -> None:
         loaded(browser, server)
-        other = server.desk.overview().clusters[1]
+        other = server.editor.overview().clusters[1]
         # Headless browsers do not drag by mouse, so the events are made by hand.
         browser.run(
             """const data = new DataTransfer();

@@ -10,7 +10,7 @@ import pytest
 from tests.conftest import write_photos
 from tests.explore.runs import fitted
 
-from selfsort.explore.editor import Desk
+from selfsort.explore.editor import Editor
 
 
 @pytest.fixture(scope="session")
@@ -29,7 +29,7 @@ def run(finished: Path, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def desk(run: Path) -> Iterator[Desk]:
-    opened = Desk.open(run)
+def editor(run: Path) -> Iterator[Editor]:
+    opened = Editor.open(run)
     yield opened
     opened.close()

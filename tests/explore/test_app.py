@@ -20,7 +20,7 @@ from schemathesis.core.result import Ok
 from tests.explore.runs import fitted
 
 from selfsort.explore.app import create_app
-from selfsort.explore.editor import Desk
+from selfsort.explore.editor import Editor
 from selfsort.explore.guard import Door, Guard
 from selfsort.explore.pictures import Pictures
 
@@ -42,9 +42,9 @@ EVERY_ADDRESS = [
 ]
 
 
-def client_of(desk: Desk) -> TestClient:
+def client_of(editor: Editor) -> TestClient:
     door = Door(80)
-    guarded = Guard(create_app(desk, Pictures.open(desk.folder, desk.table.names)), door)
+    guarded = Guard(create_app(editor, Pictures.open(editor.folder, editor.table.names)), door)
     # A fault must be an answer here, as it would be in the browser.
     client = TestClient(guarded, base_url="http://127.0.0.1/", raise_server_exceptions=False)
     assert client.get(door.new_link()).status_code == 200
@@ -52,8 +52,8 @@ def client_of(desk: Desk) -> TestClient:
 
 
 @pytest.fixture
-def client(desk: Desk) -> Iterator[TestClient]:
-    with client_of(desk) as found:
+def client(editor: Editor) -> Iterator[TestClient]:
+    with client_of(editor) as found:
         yield found
 
 
@@ -75,7 +75,7 @@ class TestLooking:
         assert (found["name"], found["method"], found["n_images"]) == ("run", "kmeans", 18)
         assert (found["pictures"], found["note"]) == ("source", None)
 
-    def test_clusters_and_their_images(self, client: TestClient, desk: Desk) -> None:
+    def test_clusters_and_their_images(self, client: TestClient, editor: Editor) -> None:
         clusters = get(client, "api/clusters")["clusters"]
         assert sum(cluster["size"] for cluster in clusters) == 18
         listing = get(client, f"api/rows?cluster={clusters[0]['id']}&order=name")
@@ -83,7 +83,7 @@ class TestLooking:
         assert (listing["wrong"], listing["moved"], listing["clusters"]) == ([], [], None)
         everything = get(client, "api/rows")
         assert everything["rows"] == list(range(18))
-        assert everything["clusters"] == desk.table.labels.tolist()
+        assert everything["clusters"] == editor.table.labels.tolist()
         assert get(client, "api/rows?cluster=99")["rows"] == []
 
     def test_more_like_this(self, client: TestClient) -> None:
@@ -93,11 +93,11 @@ class TestLooking:
         assert client.get("api/similar?row=18").status_code == 404
         assert client.get("api/similar").status_code == 422
 
-    def test_one_image(self, client: TestClient, desk: Desk) -> None:
+    def test_one_image(self, client: TestClient, editor: Editor) -> None:
         found = get(client, "api/images/3")
-        label = int(desk.table.labels[3])
-        assert (found["name"], found["cluster"], found["original_cluster"]) == (desk.names[3], label, label)
-        assert get(client, "api/names")[3] == desk.names[3]
+        label = int(editor.table.labels[3])
+        assert (found["name"], found["cluster"], found["original_cluster"]) == (editor.names[3], label, label)
+        assert get(client, "api/names")[3] == editor.names[3]
 
     def test_pictures(self, client: TestClient) -> None:
         sheet = client.get("api/sheet?row=0&row=1&row=2")
@@ -146,7 +146,7 @@ class TestEditing:
         assert post(client, "api/redo", status=409)["detail"] == "There is nothing to redo."
 
     @pytest.mark.parametrize(
-        ("wish", "status"),
+        ("asked", "status"),
         [
             ({"kind": "rename", "cluster": 99, "name": "x"}, 409),
             ({"kind": "merge", "clusters": [0, 99]}, 409),
@@ -162,9 +162,9 @@ class TestEditing:
             ([], 422),
         ],
     )
-    def test_what_does_not_fit_is_refused_in_words(self, client: TestClient, wish: object, status: int) -> None:
+    def test_what_does_not_fit_is_refused_in_words(self, client: TestClient, asked: object, status: int) -> None:
         before = get(client, "api/clusters")
-        assert len(post(client, "api/edits", wish, status)["detail"]) > 20
+        assert len(post(client, "api/edits", asked, status)["detail"]) > 20
         assert get(client, "api/clusters") == before
 
     @pytest.mark.parametrize(
@@ -184,7 +184,7 @@ class TestEditing:
         assert answer.status_code in (400, 422)
         assert answer.json()["detail"]
 
-    def test_exports_are_written_and_fetched(self, client: TestClient, desk: Desk) -> None:
+    def test_exports_are_written_and_fetched(self, client: TestClient, editor: Editor) -> None:
         done = post(client, "api/exports", {"kind": "labels"})
         answer = client.get(f"api/exports/{done['file']}")
         assert answer.content == Path(done["path"]).read_bytes()
@@ -213,9 +213,9 @@ class TestNoWayOut:
         for path in (f"api/pictures/{row}", f"api/images/{row}", f"api/sheet?row={row}", f"api/similar?row={row}"):
             assert client.get(path, follow_redirects=False).status_code in (404, 422), path
 
-    def test_an_export_that_is_a_link(self, client: TestClient, desk: Desk) -> None:
-        (desk.folder.path / "exports").mkdir()
-        (desk.folder.path / "exports" / "labels-001.csv").symlink_to("/etc/passwd")
+    def test_an_export_that_is_a_link(self, client: TestClient, editor: Editor) -> None:
+        (editor.folder.path / "exports").mkdir()
+        (editor.folder.path / "exports" / "labels-001.csv").symlink_to("/etc/passwd")
         assert client.get("api/exports/labels-001.csv").status_code == 404
 
 
@@ -231,17 +231,17 @@ HOSTILE = [
 ]
 
 
-def hostile_desk(tmp_path: Path) -> Desk:
+def hostile_editor(tmp_path: Path) -> Editor:
     photos = tmp_path / "photos"
     photos.mkdir()
     for i, name in enumerate([*HOSTILE, os.fsdecode(b"caf\xe9.png")]):
         Image.fromarray(np.full((8, 8, 3), 25 * i, np.uint8)).save(photos / name)
-    return Desk.open(fitted(photos, tmp_path / "<b>run<script>", clusters=2).path)
+    return Editor.open(fitted(photos, tmp_path / "<b>run<script>", clusters=2).path)
 
 
 def test_names_are_data_and_nothing_else(tmp_path: Path) -> None:
-    desk = hostile_desk(tmp_path)
-    with client_of(desk) as client:
+    editor = hostile_editor(tmp_path)
+    with client_of(editor) as client:
         for path in ("api/names", "api/run", "api/clusters", "api/rows"):
             answer = client.get(path)
             assert answer.status_code == 200
@@ -257,7 +257,7 @@ def test_names_are_data_and_nothing_else(tmp_path: Path) -> None:
         for kind in ("labels", "folders", "model-input"):
             post(client, "api/exports", {"kind": kind})
         assert HOSTILE[0] not in client.get("").text
-    desk.close()
+    editor.close()
 
 
 TAKES_NOTHING = {"/api/clusters", "/api/history", "/api/names", "/api/redo", "/api/run", "/api/undo"}
@@ -267,9 +267,9 @@ REQUESTS = [(path, GenerationMode.POSITIVE) for path in EVERY_ADDRESS] + [
 
 
 @pytest.mark.parametrize(("path", "mode"), REQUESTS)
-def test_no_request_is_too_much(desk: Desk, path: str, mode: GenerationMode) -> None:
+def test_no_askedis_too_much(editor: Editor, path: str, mode: GenerationMode) -> None:
     """Whatever is asked, as described or not: no fault of ours, and an answer of the form that was promised."""
-    app = create_app(desk, Pictures.open(desk.folder, desk.table.names))
+    app = create_app(editor, Pictures.open(editor.folder, editor.table.names))
     schema = schemathesis.openapi.from_asgi("/openapi.json", app)
     n_examples = 30 if mode is GenerationMode.POSITIVE else 15
     for found in schema.include(path=path).get_all_operations():

@@ -14,22 +14,22 @@ from tests.tiny_run import files_of
 from selfsort.data import read_labels, read_source
 from selfsort.data.spreadsheet import from_text
 from selfsort.errors import CannotWrite, InvalidInput
-from selfsort.explore.editor import Desk
+from selfsort.explore.editor import Editor
 from selfsort.explore.exports import export, find_export, folder_names
 
 
 @pytest.fixture
-def edited(desk: Desk) -> Desk:
+def edited(editor: Editor) -> Editor:
     """Cluster 0 is called cats; one image of it has moved to a new cluster, another is marked wrong."""
-    desk.rename(0, "cats & <dogs>")
-    rows = desk.listing(0, "name").rows.tolist()
-    desk.move(rows[:1], None)
-    desk.mark(rows[1:2], True)
-    return desk
+    editor.rename(0, "cats & <dogs>")
+    rows = editor.listing(0, "name").rows
+    editor.move(rows[:1], None)
+    editor.mark(rows[1:2], True)
+    return editor
 
 
 class TestLabels:
-    def test_every_image_with_what_it_is_and_was(self, edited: Desk) -> None:
+    def test_every_image_with_what_it_is_and_was(self, edited: Editor) -> None:
         path = export(edited, "labels")
         assert path == edited.folder.path / "exports" / "labels-001.csv"
         with path.open(newline="") as file:
@@ -41,14 +41,14 @@ class TestLabels:
         assert [(row["cluster"], row["label"]) for row in changed] == [("3", "Cluster 3")]
         assert [row["label"] for row in rows if row["is_wrong"] == "1"] == ["cats & <dogs>"]
 
-    def test_score_reads_them(self, edited: Desk, selfsort: Command) -> None:
+    def test_score_reads_them(self, edited: Editor, selfsort: Command) -> None:
         path = export(edited, "labels")
         assert len(np.unique(read_labels(path, edited.table.names))) == 4
         done = selfsort("score", edited.folder.path, "--labels", path)
         assert done.code == 0, done.err
         assert "ACC 0.9444" in done.out
 
-    def test_the_plain_export_says_that_it_is_without_edits(self, edited: Desk, selfsort: Command) -> None:
+    def test_the_plain_export_says_that_it_is_without_edits(self, edited: Editor, selfsort: Command) -> None:
         done = selfsort("export", edited.folder.path, "--to", "csv", "--out", "plain.csv")
         assert (done.code, done.out) == (0, "written: plain.csv\n")
         assert Path("plain.csv").read_bytes() == (edited.folder.path / "labels.csv").read_bytes()
@@ -61,20 +61,20 @@ class TestLabels:
         (tmp_path / "photos").mkdir()
         for i, name in enumerate(names):
             Image.new("RGB", (8, 8), (40 * i, 255 - 40 * i, 0)).save(tmp_path / "photos" / name)
-        desk = Desk.open(fitted(tmp_path / "photos", tmp_path / "run", clusters=2).path)
-        with export(desk, "labels").open(newline="") as file:
+        editor = Editor.open(fitted(tmp_path / "photos", tmp_path / "run", clusters=2).path)
+        with export(editor, "labels").open(newline="") as file:
             assert [from_text(row["name"]) for row in csv.DictReader(file)] == sorted(names)
-        desk.close()
+        editor.close()
 
 
 class TestFolders:
-    def test_folders_have_the_names_of_the_clusters(self, edited: Desk) -> None:
+    def test_folders_have_the_names_of_the_clusters(self, edited: Editor) -> None:
         tree = export(edited, "folders")
         sizes = Counter(path.parent.name for path in tree.rglob("*.png"))
         others = {f"Cluster {i}": 6 for i in (1, 2)}
         assert sizes == {"cats & -dogs-": 4, "Cluster 3": 1, "marked wrong": 1, **others}
 
-    def test_the_files_are_the_same(self, edited: Desk, finished: Path) -> None:
+    def test_the_files_are_the_same(self, edited: Editor, finished: Path) -> None:
         tree = export(edited, "folders")
         assert sorted(files_of(tree).values()) == sorted(files_of(finished / "photos").values())
 
@@ -92,15 +92,15 @@ class TestFolders:
         assert found == expected
         assert all(Path(name).name == name for name in found.values())
 
-    def test_without_the_source(self, desk: Desk) -> None:
-        desk.folder.config["source"]["path"] += "-gone"
+    def test_without_the_source(self, editor: Editor) -> None:
+        editor.folder.config["source"]["path"] += "-gone"
         with pytest.raises(Exception, match="is not there"):
-            export(desk, "folders")
-        assert list((desk.folder.path / "exports").iterdir()) == []
+            export(editor, "folders")
+        assert list((editor.folder.path / "exports").iterdir()) == []
 
 
 class TestModelInput:
-    def test_pixels_with_corrected_labels(self, edited: Desk, finished: Path) -> None:
+    def test_pixels_with_corrected_labels(self, edited: Editor, finished: Path) -> None:
         path = export(edited, "model-input")
         dataset = read_source(path)
         source = read_source(finished / "photos")
@@ -114,53 +114,53 @@ class TestModelInput:
         with np.load(path, allow_pickle=False) as arrays:
             assert arrays["files"].tolist() == np.array(edited.table.names)[kept].tolist()
 
-    def test_it_can_be_fitted_and_scored(self, edited: Desk, selfsort: Command) -> None:
+    def test_it_can_be_fitted_and_scored(self, edited: Editor, selfsort: Command) -> None:
         path = export(edited, "model-input")
         done = selfsort("fit", path, "--clusters", 3, "--method", "kmeans", "--out", "again")
         assert done.code == 0, done.err
         assert "17 images" in done.out
         assert "ACC" in done.out
 
-    def test_numbers_without_gaps(self, desk: Desk) -> None:
-        desk.merge([0, 1])
-        dataset = read_source(export(desk, "model-input"))
+    def test_numbers_without_gaps(self, editor: Editor) -> None:
+        editor.merge([0, 1])
+        dataset = read_source(export(editor, "model-input"))
         assert dataset.labels is not None
         assert np.unique(dataset.labels).tolist() == [0, 1]
 
-    def test_everything_marked_wrong(self, desk: Desk) -> None:
-        desk.mark(list(range(len(desk))), True)
+    def test_everything_marked_wrong(self, editor: Editor) -> None:
+        editor.mark(list(range(len(editor))), True)
         with pytest.raises(InvalidInput, match=r"every image is marked wrong\. Expected some that are right"):
-            export(desk, "model-input")
+            export(editor, "model-input")
 
 
 class TestPlaces:
-    def test_nothing_is_overwritten(self, desk: Desk) -> None:
-        names = [export(desk, kind).name for kind in ("labels", "labels", "folders", "folders", "labels")]
+    def test_nothing_is_overwritten(self, editor: Editor) -> None:
+        names = [export(editor, kind).name for kind in ("labels", "labels", "folders", "folders", "labels")]
         assert names == ["labels-001.csv", "labels-002.csv", "sorted-001", "sorted-002", "labels-003.csv"]
 
-    def test_only_what_was_exported_is_found(self, desk: Desk, tmp_path: Path) -> None:
-        path = export(desk, "labels")
-        assert find_export(desk, path.name) == path
+    def test_only_what_was_exported_is_found(self, editor: Editor, tmp_path: Path) -> None:
+        path = export(editor, "labels")
+        assert find_export(editor, path.name) == path
         (path.parent / "other.txt").write_text("x")
-        (path.parent / "labels-007.csv").symlink_to(desk.folder.path / "config.json")
+        (path.parent / "labels-007.csv").symlink_to(editor.folder.path / "config.json")
         for name in ("other.txt", "labels-007.csv", "labels-002.csv", "../config.json", "..", "", "labels-001.csv/"):
-            assert find_export(desk, name) is None
+            assert find_export(editor, name) is None
 
-    def test_a_link_in_place_of_the_folder_is_refused(self, desk: Desk, tmp_path: Path) -> None:
+    def test_a_link_in_place_of_the_folder_is_refused(self, editor: Editor, tmp_path: Path) -> None:
         (tmp_path / "elsewhere").mkdir()
-        (desk.folder.path / "exports").symlink_to(tmp_path / "elsewhere")
+        (editor.folder.path / "exports").symlink_to(tmp_path / "elsewhere")
         with pytest.raises(InvalidInput, match="is a link"):
-            export(desk, "labels")
+            export(editor, "labels")
         (tmp_path / "elsewhere" / "labels-001.csv").write_text("x")
-        assert find_export(desk, "labels-001.csv") is None
+        assert find_export(editor, "labels-001.csv") is None
 
-    def test_a_file_in_place_of_the_folder(self, desk: Desk) -> None:
-        (desk.folder.path / "exports").write_text("x")
+    def test_a_file_in_place_of_the_folder(self, editor: Editor) -> None:
+        (editor.folder.path / "exports").write_text("x")
         with pytest.raises(CannotWrite, match="could not be written"):
-            export(desk, "labels")
+            export(editor, "labels")
 
-    def test_the_run_can_still_be_opened(self, desk: Desk, run: Path) -> None:
-        export(desk, "folders")
-        desk.close()
+    def test_the_run_can_still_be_opened(self, editor: Editor, run: Path) -> None:
+        export(editor, "folders")
+        editor.close()
         shutil.copytree(run, run.parent / "copy")
-        Desk.open(run.parent / "copy").close()
+        Editor.open(run.parent / "copy").close()

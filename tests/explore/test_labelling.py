@@ -7,20 +7,20 @@ from hypothesis import strategies as st
 
 from selfsort.errors import InvalidInput
 from selfsort.explore.edits import Edit, Mark, Merge, Move, Rename, Split
-from selfsort.explore.labelling import Board
+from selfsort.explore.labelling import Labelling
 
 
-def board() -> Board:
-    return Board(np.array([0, 0, 1, 1, 2, 2]))
+def labelling() -> Labelling:
+    return Labelling(np.array([0, 0, 1, 1, 2, 2]))
 
 
-def state(found: Board) -> tuple[list[int], list[bool], dict[int, str], int]:
+def state(found: Labelling) -> tuple[list[int], list[bool], dict[int, str], int]:
     return found.labels.tolist(), found.is_wrong.tolist(), dict(found.names), found.n_ids
 
 
 class TestEachEdit:
     def test_rename(self) -> None:
-        found = board()
+        found = labelling()
         assert found.name(1) == "Cluster 1"
         found.apply(Rename(1, "cats"))
         assert found.name(1) == "cats"
@@ -28,19 +28,19 @@ class TestEachEdit:
         assert found.name(1) == "Cluster 1"
 
     def test_merge(self) -> None:
-        found = board()
+        found = labelling()
         found.apply(Merge((0, 2), 2))
         assert found.labels.tolist() == [2, 2, 1, 1, 2, 2]
 
     def test_split(self) -> None:
-        found = board()
+        found = labelling()
         found.apply(Merge((0, 1), 0))
         found.apply(Split(0, ((3, (1,)), (4, (2, 3)))))
         assert found.labels.tolist() == [0, 3, 4, 4, 2, 2]
         assert found.n_ids == 5
 
     def test_move_to_an_old_and_to_a_new_cluster(self) -> None:
-        found = board()
+        found = labelling()
         found.apply(Move((0, 5), 1))
         assert found.labels.tolist() == [1, 0, 1, 1, 2, 1]
         found.apply(Move((5,), 3))
@@ -48,7 +48,7 @@ class TestEachEdit:
         assert found.sizes().tolist() == [1, 3, 1, 1]
 
     def test_a_mark_is_about_where_an_image_is(self) -> None:
-        found = board()
+        found = labelling()
         found.apply(Mark((0, 1), True))
         found.apply(Move((1,), 2))
         assert found.is_wrong.tolist() == [True, False, False, False, False, False]
@@ -56,7 +56,7 @@ class TestEachEdit:
     def test_the_labels_of_the_run_are_never_written_to(self) -> None:
         original = np.array([0, 0, 1])
         original.flags.writeable = False
-        found = Board(original)
+        found = Labelling(original)
         found.apply(Move((0,), 1))
         assert original.tolist() == [0, 0, 1]
 
@@ -85,7 +85,7 @@ class TestEachEdit:
     ],
 )
 def test_an_edit_that_does_not_fit_changes_nothing(edit: Edit) -> None:
-    found = board()
+    found = labelling()
     before = state(found)
     with pytest.raises(InvalidInput, match=r" must .+; got .+\. Reload the page and try again\."):
         found.apply(edit)
@@ -93,7 +93,7 @@ def test_an_edit_that_does_not_fit_changes_nothing(edit: Edit) -> None:
 
 
 def test_an_emptied_cluster_is_no_cluster_any_more() -> None:
-    found = board()
+    found = labelling()
     found.apply(Move((0, 1), 1))
     with pytest.raises(InvalidInput, match="be one that has images; got 0"):
         found.apply(Rename(0, "x"))
@@ -115,7 +115,7 @@ EDITS = st.one_of(
 @settings(derandomize=True, max_examples=200, deadline=None)
 @given(st.lists(EDITS, max_size=12))
 def test_undoing_everything_leads_back_through_every_state(edits: list[Edit]) -> None:
-    found = board()
+    found = labelling()
     past = []
     for edit in edits:
         before = state(found)
@@ -126,4 +126,4 @@ def test_undoing_everything_leads_back_through_every_state(edits: list[Edit]) ->
     for before, undo in reversed(past):
         found.restore(undo)
         assert state(found) == before
-    assert state(found) == state(board())
+    assert state(found) == state(labelling())

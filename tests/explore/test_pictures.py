@@ -54,9 +54,9 @@ class TestFolder:
         found = opened(photo_run)
         monkeypatch.setattr(module, "_CACHE_BYTES", 3 * found.tile.width * found.tile.height * 3)
         before = found.sheet([0, 1, 2, 3, 4, 5])
-        shelf = found._shelves[0]
-        assert isinstance(shelf, module.FileShelf)
-        assert len(shelf._tiles) == 3
+        source = found._sources[0]
+        assert isinstance(source, module.FileSource)
+        assert len(source._tiles) == 3
         assert found.sheet([0, 1, 2, 3, 4, 5]) == before
 
     def test_a_large_picture_is_shown_whole(self, tmp_path: Path) -> None:

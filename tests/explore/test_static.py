@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
+from explorer.typescript import TYPES, current, types_of
 
 from selfsort.explore.app import static_folder
 
@@ -26,6 +27,17 @@ def digest() -> str:
 def test_the_built_page_is_that_of_the_sources() -> None:
     built = (static_folder() / "sources.sha256").read_text().strip()
     assert built == digest(), "run `make explorer` and commit src/selfsort/explore/static"
+
+
+def test_the_types_of_the_page_are_those_of_the_server() -> None:
+    written = TYPES.read_text(encoding="utf-8")
+    assert written == current(), "run `make explorer` and commit explorer/src/types.ts and src/selfsort/explore/static"
+
+
+def test_a_form_without_typescript_is_refused() -> None:
+    schema = {"description": "New.", "properties": {"when": {"type": "object"}}}
+    with pytest.raises(ValueError, match="No TypeScript is known"):
+        types_of({"components": {"schemas": {"New": schema}}, "paths": {}})
 
 
 def test_the_page_needs_nothing_from_elsewhere() -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import asdict
+from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -20,16 +20,17 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from selfsort.data.decode import quiet_pillow
 from selfsort.errors import CannotWrite, SelfsortError
-from selfsort.explore.editor import Desk, Listing, Order, View
+from selfsort.explore.editor import Editor, HistoryEntry, ImageFacts, Listing, Order, Overview, View
 from selfsort.explore.edits import MAX_NAME
 from selfsort.explore.exports import Kind, export, find_export
-from selfsort.explore.pictures import SHEET_COLUMNS, Encoded, Pictures
+from selfsort.explore.pictures import SHEET_COLUMNS, Encoded, Origin, Pictures
 
 MAX_ROWS = 2_000_000
 """Most images that one request may name."""
 MAX_SHEET = 64
 MAX_SIMILAR = 5000
 MAX_PARTS = 20
+MAX_HISTORY = 500
 
 
 def _whole(value: object) -> object:
@@ -45,7 +46,7 @@ class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
-class RenameWish(_Strict):
+class RenameRequest(_Strict):
     """Call a cluster something."""
 
     kind: Literal["rename"]
@@ -53,7 +54,7 @@ class RenameWish(_Strict):
     name: Annotated[str, Field(max_length=10 * MAX_NAME)]
 
 
-class MergeWish(_Strict):
+class MergeRequest(_Strict):
     """Put clusters together."""
 
     kind: Literal["merge"]
@@ -61,7 +62,7 @@ class MergeWish(_Strict):
     into: Number | None = None
 
 
-class SplitWish(_Strict):
+class SplitRequest(_Strict):
     """Cluster the images of one cluster again."""
 
     kind: Literal["split"]
@@ -69,7 +70,7 @@ class SplitWish(_Strict):
     parts: Annotated[int, Field(ge=2, le=MAX_PARTS), BeforeValidator(_whole)]
 
 
-class MoveWish(_Strict):
+class MoveRequest(_Strict):
     """Put images into a cluster; without one, into a new one."""
 
     kind: Literal["move"]
@@ -77,7 +78,7 @@ class MoveWish(_Strict):
     to: Number | None = None
 
 
-class MarkWish(_Strict):
+class MarkRequest(_Strict):
     """Mark images wrong, or take the mark away."""
 
     kind: Literal["mark"]
@@ -85,52 +86,28 @@ class MarkWish(_Strict):
     is_wrong: bool
 
 
-Wish = Annotated[RenameWish | MergeWish | SplitWish | MoveWish | MarkWish, Field(discriminator="kind")]
+EditRequest = Annotated[
+    RenameRequest | MergeRequest | SplitRequest | MoveRequest | MarkRequest, Field(discriminator="kind")
+]
 
 
-class ExportWish(_Strict):
+class ExportRequest(_Strict):
     """What to write."""
 
     kind: Kind
 
 
-class ClusterOut(BaseModel):
-    """A cluster in the list."""
-
-    id: int
-    name: str
-    size: int
-    n_wrong: int
-    confidence: float
-    cover: int
+# The answers that the editor gives are its own dataclasses; these are the others.
 
 
-class OverviewOut(BaseModel):
-    """The list of clusters, and what can be undone."""
-
-    clusters: list[ClusterOut]
-    n_wrong: int
-    n_moved: int
-    n_edits: int
-    undo: str | None
-    redo: str | None
-
-
-class EditOut(BaseModel):
-    """What an edit has led to."""
-
-    overview: OverviewOut
-    clusters: list[int]
-    """Where the images of the edit are now."""
-
-
-class RunOut(BaseModel):
+@dataclass(frozen=True)
+class Run:
     """What the page has to know about the run."""
 
     name: str
     method: str
     n_images: int
-    pictures: Literal["source", "thumbnails", "none"]
+    pictures: Origin
     note: str | None
     tile_width: int
     tile_height: int
@@ -139,37 +116,17 @@ class RunOut(BaseModel):
     """Most tiles on one sheet."""
 
 
-class ListingOut(BaseModel):
-    """Images in order; those with a mark are listed again."""
+@dataclass(frozen=True)
+class Edited:
+    """What an edit has led to."""
 
-    rows: list[int]
-    wrong: list[int]
-    moved: list[int]
-    clusters: list[int] | None
-    """Where each image is, if the view shows images of several clusters."""
-    scores: list[float] | None = None
+    overview: Overview
+    clusters: list[int]
+    """Where the images of the edit are now."""
 
 
-class ImageOut(BaseModel):
-    """One image."""
-
-    row: int
-    name: str
-    cluster: int
-    original_cluster: int
-    confidence: float
-    is_wrong: bool
-
-
-class HistoryOut(BaseModel):
-    """One edit in force."""
-
-    number: int
-    made_at: str
-    text: str
-
-
-class ExportOut(BaseModel):
+@dataclass(frozen=True)
+class Exported:
     """Where an export is."""
 
     path: str
@@ -177,7 +134,8 @@ class ExportOut(BaseModel):
     """Name under which it can be fetched, if it is one file."""
 
 
-class Problem(BaseModel):
+@dataclass(frozen=True)
+class Problem:
     """What was wrong, what was expected, what to do."""
 
     detail: str
@@ -195,7 +153,7 @@ _PROBLEMS: dict[int | str, dict[str, Any]] = {
 }
 
 
-def create_app(desk: Desk, pictures: Pictures) -> FastAPI:
+def create_app(editor: Editor, pictures: Pictures) -> FastAPI:
     """Make the application for one run."""
 
     @asynccontextmanager
@@ -207,10 +165,10 @@ def create_app(desk: Desk, pictures: Pictures) -> FastAPI:
         title="selfsort explore", docs_url=None, redoc_url=None, lifespan=lifespan, responses=_PROBLEMS, version="1"
     )
     _explain_errors(app)
-    _add_reading(app, desk)
-    _add_pictures(app, desk, pictures)
-    _add_editing(app, desk)
-    _add_exports(app, desk)
+    _add_reading(app, editor)
+    _add_pictures(app, editor, pictures)
+    _add_editing(app, editor)
+    _add_exports(app, editor)
     _add_page(app)
     return app
 
@@ -233,11 +191,11 @@ def _problem(status: int, text: str) -> JSONResponse:
     return JSONResponse({"detail": safe}, status_code=status, headers={"cache-control": "no-store"})
 
 
-def _add_reading(app: FastAPI, desk: Desk) -> None:
+def _add_reading(app: FastAPI, editor: Editor) -> None:
     @app.get("/api/clusters")
-    def clusters(response: Response) -> OverviewOut:
+    def clusters(response: Response) -> Overview:
         response.headers["cache-control"] = "no-store"
-        return _overview(desk)
+        return editor.overview()
 
     @app.get("/api/rows")
     def rows(
@@ -245,60 +203,46 @@ def _add_reading(app: FastAPI, desk: Desk) -> None:
         cluster: Annotated[int | None, Query(ge=0, lt=2**40)] = None,
         view: View = "all",
         order: Order = "typical",
-    ) -> ListingOut:
+    ) -> Listing:
         response.headers["cache-control"] = "no-store"
-        listing = desk.listing(view if cluster is None else cluster, order)
-        return _listing(listing, is_mixed=cluster is None)
+        return editor.listing(view if cluster is None else cluster, order)
 
     @app.get("/api/similar")
     def similar(
         response: Response,
         row: Annotated[list[Number], Query(min_length=1, max_length=500)],
         count: Annotated[int, Query(ge=1, le=MAX_SIMILAR)] = 500,
-    ) -> ListingOut:
+    ) -> Listing:
         response.headers["cache-control"] = "no-store"
         for one in row:
-            _require_row(desk, one)
-        listing, scores = desk.similar(row, count)
-        found = _listing(listing, is_mixed=True)
-        found.scores = [round(float(score), 4) for score in scores]
-        return found
+            _require_row(editor, one)
+        return editor.similar(row, count)
 
     @app.get("/api/images/{row}")
-    def image(response: Response, row: Annotated[int, InPath(ge=0, lt=2**40)]) -> ImageOut:
+    def image(response: Response, row: Annotated[int, InPath(ge=0, lt=2**40)]) -> ImageFacts:
         response.headers["cache-control"] = "no-store"
-        _require_row(desk, row)
-        cluster, original, is_wrong = desk.place_of(row)
-        return ImageOut(
-            row=row,
-            name=desk.names[row],
-            cluster=cluster,
-            original_cluster=original,
-            confidence=round(float(desk.table.confidence[row]), 4),
-            is_wrong=is_wrong,
-        )
+        _require_row(editor, row)
+        return editor.image(row)
 
     @app.get("/api/names")
     def names(response: Response) -> list[str]:
         response.headers["cache-control"] = "private, max-age=3600"
-        return list(desk.names)
+        return list(editor.names)
 
     @app.get("/api/history")
-    def history(response: Response) -> list[HistoryOut]:
+    def history(response: Response) -> list[HistoryEntry]:
         response.headers["cache-control"] = "no-store"
-        return [
-            HistoryOut(number=entry.number, made_at=entry.made_at, text=text) for entry, text in desk.history()[:500]
-        ]
+        return editor.history(MAX_HISTORY)
 
 
-def _add_pictures(app: FastAPI, desk: Desk, pictures: Pictures) -> None:
+def _add_pictures(app: FastAPI, editor: Editor, pictures: Pictures) -> None:
     @app.get("/api/run")
-    def run(response: Response) -> RunOut:
+    def run(response: Response) -> Run:
         response.headers["cache-control"] = "no-store"
-        return RunOut(
-            name=_plain(desk.folder.path.resolve().name),
-            method=_plain(desk.folder.field("method", str)),
-            n_images=len(desk),
+        return Run(
+            name=_plain(editor.folder.path.resolve().name),
+            method=_plain(editor.folder.field("method", str)),
+            n_images=len(editor),
             pictures=pictures.origin,
             note=None if pictures.note is None else _plain(pictures.note),
             tile_width=pictures.tile.width,
@@ -315,61 +259,61 @@ def _add_pictures(app: FastAPI, desk: Desk, pictures: Pictures) -> None:
     @app.get("/api/sheet", response_class=Response, responses=picture)
     def sheet(row: Annotated[list[Number], Query(min_length=1, max_length=MAX_SHEET)]) -> Response:
         for one in row:
-            _require_row(desk, one)
+            _require_row(editor, one)
         return _picture(pictures.sheet(row))
 
     @app.get("/api/pictures/{row}", response_class=Response, responses=picture)
     def large(row: Annotated[int, InPath(ge=0, lt=2**40)]) -> Response:
-        _require_row(desk, row)
+        _require_row(editor, row)
         found = pictures.large(row)
         if found is None:
             raise HTTPException(404, "There is no picture of this image any more. Restore the source to see it.")
         return _picture(found)
 
 
-def _add_editing(app: FastAPI, desk: Desk) -> None:
+def _add_editing(app: FastAPI, editor: Editor) -> None:
     @app.post("/api/edits")
-    def edit(wish: Annotated[Wish, Body()]) -> EditOut:
-        return EditOut(clusters=_do(desk, wish), overview=_overview(desk))
+    def edit(request: Annotated[EditRequest, Body()]) -> Edited:
+        return Edited(clusters=_do(editor, request), overview=editor.overview())
 
     @app.post("/api/undo")
-    def undo() -> OverviewOut:
-        if not desk.undo():
+    def undo() -> Overview:
+        if not editor.undo():
             raise HTTPException(409, "There is nothing to undo.")
-        return _overview(desk)
+        return editor.overview()
 
     @app.post("/api/redo")
-    def redo() -> OverviewOut:
-        if not desk.redo():
+    def redo() -> Overview:
+        if not editor.redo():
             raise HTTPException(409, "There is nothing to redo.")
-        return _overview(desk)
+        return editor.overview()
 
 
-def _do(desk: Desk, wish: RenameWish | MergeWish | SplitWish | MoveWish | MarkWish) -> list[int]:
-    match wish:
-        case RenameWish():
-            desk.rename(wish.cluster, wish.name)
-            return [wish.cluster]
-        case MergeWish():
-            return [desk.merge(wish.clusters, wish.into)]
-        case SplitWish():
-            return desk.split(wish.cluster, wish.parts)
-        case MoveWish():
-            return [desk.move(wish.rows, wish.to)]
-        case MarkWish():
-            desk.mark(wish.rows, wish.is_wrong)
+def _do(editor: Editor, request: RenameRequest | MergeRequest | SplitRequest | MoveRequest | MarkRequest) -> list[int]:
+    match request:
+        case RenameRequest():
+            editor.rename(request.cluster, request.name)
+            return [request.cluster]
+        case MergeRequest():
+            return [editor.merge(request.clusters, request.into)]
+        case SplitRequest():
+            return editor.split(request.cluster, request.parts)
+        case MoveRequest():
+            return [editor.move(request.rows, request.to)]
+        case MarkRequest():
+            editor.mark(request.rows, request.is_wrong)
             return []
 
 
-def _add_exports(app: FastAPI, desk: Desk) -> None:
+def _add_exports(app: FastAPI, editor: Editor) -> None:
     @app.post("/api/exports")
-    def write(wish: ExportWish) -> ExportOut:
-        path = export(desk, wish.kind)
-        return ExportOut(path=_plain(str(path.resolve())), file=path.name if path.is_file() else None)
+    def write(request: ExportRequest) -> Exported:
+        path = export(editor, request.kind)
+        return Exported(path=_plain(str(path.resolve())), file=path.name if path.is_file() else None)
 
     @app.get("/api/exports/{name}", response_class=FileResponse)
     def fetch(name: Annotated[str, InPath(max_length=100)]) -> FileResponse:
-        path = find_export(desk, name)
+        path = find_export(editor, name)
         if path is None:
             raise HTTPException(404, "There is no such export. Write it again from the page.")
         headers = {"cache-control": "no-store"}
@@ -402,29 +346,14 @@ def _static(name: str) -> Response:
     return Response(content, media_type=media_type, headers={"cache-control": "no-cache"})
 
 
-def _overview(desk: Desk) -> OverviewOut:
-    return OverviewOut.model_validate(asdict(desk.overview()))
-
-
-def _listing(listing: Listing, *, is_mixed: bool) -> ListingOut:
-    # Built without checking: a hundred thousand numbers that we made ourselves.
-    return ListingOut.model_construct(
-        rows=listing.rows.tolist(),
-        wrong=listing.rows[listing.is_wrong].tolist(),
-        moved=listing.rows[listing.is_moved].tolist(),
-        clusters=listing.clusters.tolist() if is_mixed else None,
-        scores=None,
-    )
-
-
 def _picture(encoded: Encoded) -> Response:
     headers = {"cache-control": "private, max-age=3600", "x-missing": ",".join(map(str, encoded.missing))}
     return Response(encoded.content, media_type=encoded.media_type, headers=headers)
 
 
-def _require_row(desk: Desk, row: int) -> None:
-    if row >= len(desk):
-        raise HTTPException(404, f"There is no image {row}. Expected a number below {len(desk)}.")
+def _require_row(editor: Editor, row: int) -> None:
+    if row >= len(editor):
+        raise HTTPException(404, f"There is no image {row}. Expected a number below {len(editor)}.")
 
 
 def _plain(text: str) -> str:

@@ -1,4 +1,7 @@
-"""One run on the desk: its labels with the edits, its features and its journal, behind one lock."""
+"""One run open for editing: its labels with the edits, its features and its journal, behind one lock.
+
+What the editor answers is made of plain dataclasses: the web application hands them to the page as they are.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ import numpy as np
 from selfsort.errors import InvalidInput
 from selfsort.explore.edits import MAX_NAME, Edit, Mark, Merge, Move, Rename, Split
 from selfsort.explore.journal import Entry, Journal
-from selfsort.explore.labelling import Before, Board, Bools
+from selfsort.explore.labelling import Before, Bools, Labelling
 from selfsort.explore.similar import Features
 from selfsort.runs.arrays import with_columns
 from selfsort.runs.folder import LabelTable, RunFolder
@@ -51,18 +54,41 @@ class Overview:
     redo: str | None
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Listing:
-    """The images of a view, in the order asked for."""
+    """The images of a view, in the order asked for; those with a mark are listed again."""
 
-    rows: I64
-    clusters: I64
-    """Where each of them is."""
-    is_wrong: Bools
-    is_moved: Bools
+    rows: list[int]
+    wrong: list[int]
+    moved: list[int]
+    clusters: list[int] | None
+    """Where each image is, if the view shows images of several clusters."""
+    scores: list[float] | None
+    """How like each image is, if that was the question."""
 
 
-class Desk:
+@dataclass(frozen=True)
+class ImageFacts:
+    """What is known of one image."""
+
+    row: int
+    name: str
+    cluster: int
+    original_cluster: int
+    confidence: float
+    is_wrong: bool
+
+
+@dataclass(frozen=True)
+class HistoryEntry:
+    """One edit in force."""
+
+    number: int
+    made_at: str
+    text: str
+
+
+class Editor:
     """A finished run, open for looking and editing. Every public method may be called from any thread."""
 
     def __init__(self, folder: RunFolder, table: LabelTable, journal: Journal) -> None:
@@ -71,7 +97,7 @@ class Desk:
         self.features = Features(_features_of(folder, len(self.names)))
         self._journal = journal
         self._lock = threading.RLock()
-        self._board = Board(self.table.labels)
+        self._labelling = Labelling(self.table.labels)
         self._done: list[tuple[Entry, Before]] = []
         self._undone: list[Entry] = []
         self._covers: dict[int, tuple[int, int]] = {}
@@ -79,7 +105,7 @@ class Desk:
             if entry.is_undone:
                 self._undone.insert(0, entry)
             else:
-                self._done.append((entry, self._board.apply(entry.edit)))
+                self._done.append((entry, self._labelling.apply(entry.edit)))
 
     @classmethod
     def open(cls, path: Path) -> Self:
@@ -105,15 +131,15 @@ class Desk:
     def overview(self) -> Overview:
         """List the clusters that have images, largest first."""
         with self._lock:
-            board = self._board
-            sizes = board.sizes()
-            wrong = np.bincount(board.labels[board.is_wrong], minlength=len(sizes))
-            sure = np.bincount(board.labels, self.table.confidence, minlength=len(sizes))
-            by_cluster = np.split(np.argsort(board.labels, kind="stable"), np.cumsum(sizes)[:-1])
+            labelling = self._labelling
+            sizes = labelling.sizes()
+            wrong = np.bincount(labelling.labels[labelling.is_wrong], minlength=len(sizes))
+            sure = np.bincount(labelling.labels, self.table.confidence, minlength=len(sizes))
+            by_cluster = np.split(np.argsort(labelling.labels, kind="stable"), np.cumsum(sizes)[:-1])
             clusters = [
                 Cluster(
                     id=cluster,
-                    name=board.name(cluster),
+                    name=labelling.name(cluster),
                     size=int(sizes[cluster]),
                     n_wrong=int(wrong[cluster]),
                     confidence=round(float(sure[cluster] / sizes[cluster]), 4),
@@ -124,8 +150,8 @@ class Desk:
             ]
             return Overview(
                 clusters,
-                n_wrong=int(board.is_wrong.sum()),
-                n_moved=int((board.labels != board.original).sum()),
+                n_wrong=int(labelling.is_wrong.sum()),
+                n_moved=int((labelling.labels != labelling.original).sum()),
                 n_edits=len(self._done),
                 undo=self._describe(self._done[-1][0].edit) if self._done else None,
                 redo=self._describe(self._undone[-1].edit) if self._undone else None,
@@ -134,39 +160,58 @@ class Desk:
     def listing(self, view: int | View, order: Order) -> Listing:
         """Return the images of a cluster, or all that share something; only a cluster has a centre to be typical of."""
         with self._lock:
-            board = self._board
+            labelling = self._labelling
             selected: dict[View, Callable[[], I64]] = {
                 "all": lambda: np.arange(len(self), dtype=np.int64),
-                "wrong": lambda: np.flatnonzero(board.is_wrong),
-                "moved": lambda: np.flatnonzero(board.labels != board.original),
+                "wrong": lambda: np.flatnonzero(labelling.is_wrong),
+                "moved": lambda: np.flatnonzero(labelling.labels != labelling.original),
             }
-            rows = board.members(view) if isinstance(view, int) else selected[view]()
-            labels, is_wrong = board.labels.copy(), board.is_wrong.copy()
+            rows = labelling.members(view) if isinstance(view, int) else selected[view]()
+            labels, is_wrong = labelling.labels.copy(), labelling.is_wrong.copy()
         if order == "unsure":
             rows = rows[np.argsort(self.table.confidence[rows], kind="stable")]
         elif order != "name" and isinstance(view, int) and len(rows):
             sign = -1 if order == "typical" else 1
             rows = rows[np.argsort(sign * self.features.closeness(rows), kind="stable")]
-        return Listing(rows, labels[rows], is_wrong[rows], (labels != self.table.labels)[rows])
+        return Listing(
+            rows=rows.tolist(),
+            wrong=rows[is_wrong[rows]].tolist(),
+            moved=rows[(labels != self.table.labels)[rows]].tolist(),
+            clusters=None if isinstance(view, int) else labels[rows].tolist(),
+            scores=None,
+        )
 
-    def similar(self, rows: list[int], count: int) -> tuple[Listing, F32]:
+    def similar(self, rows: list[int], count: int) -> Listing:
         """Return the images most like some."""
         found, scores = self.features.nearest(np.array(rows, np.int64), count)
         with self._lock:
-            labels, is_wrong = self._board.labels[found], self._board.is_wrong[found]
-        return Listing(found, labels, is_wrong, labels != self.table.labels[found]), scores
+            labels, is_wrong = self._labelling.labels[found], self._labelling.is_wrong[found]
+        return Listing(
+            rows=found.tolist(),
+            wrong=found[is_wrong].tolist(),
+            moved=found[labels != self.table.labels[found]].tolist(),
+            clusters=labels.tolist(),
+            scores=[round(score, 4) for score in scores.tolist()],
+        )
 
-    def place_of(self, row: int) -> tuple[int, int, bool]:
-        """Return the cluster an image is in, the one it came from, and whether it is marked wrong."""
+    def image(self, row: int) -> ImageFacts:
+        """Return what is known of one image."""
         with self._lock:
-            board = self._board
-            return int(board.labels[row]), int(board.original[row]), bool(board.is_wrong[row])
+            labelling = self._labelling
+            return ImageFacts(
+                row=row,
+                name=self.names[row],
+                cluster=int(labelling.labels[row]),
+                original_cluster=int(labelling.original[row]),
+                confidence=round(float(self.table.confidence[row]), 4),
+                is_wrong=bool(labelling.is_wrong[row]),
+            )
 
     def snapshot(self) -> tuple[I64, Bools, dict[int, str]]:
         """Return labels, marks and names of clusters as they are now, for an export."""
         with self._lock:
-            names = {cluster: self._board.name(cluster) for cluster in np.unique(self._board.labels).tolist()}
-            return self._board.labels.copy(), self._board.is_wrong.copy(), names
+            names = {cluster: self._labelling.name(cluster) for cluster in np.unique(self._labelling.labels).tolist()}
+            return self._labelling.labels.copy(), self._labelling.is_wrong.copy(), names
 
     # --- editing -----------------------------------------------------------------------------------------
 
@@ -179,7 +224,7 @@ class Desk:
         """Put clusters together, into the largest of them unless said otherwise; return which one that is."""
         with self._lock:
             if into is None:
-                sizes = self._board.sizes()
+                sizes = self._labelling.sizes()
                 inside = [cluster for cluster in clusters if 0 <= cluster < len(sizes)]
                 into = max(inside, key=lambda cluster: (sizes[cluster], -cluster), default=0)
             kept = into
@@ -190,7 +235,7 @@ class Desk:
         """Cluster the images of a cluster again; return the clusters they are in now."""
         with self._lock:
             parts = self.features.parts(self._members(cluster), n_parts)
-            new = list(range(self._board.n_ids, self._board.n_ids + len(parts) - 1))
+            new = list(range(self._labelling.n_ids, self._labelling.n_ids + len(parts) - 1))
             taken = tuple((number, tuple(part.tolist())) for number, part in zip(new, parts[1:], strict=True))
             self._do(lambda: Split(cluster, taken))
             return [cluster, *new]
@@ -198,7 +243,7 @@ class Desk:
     def move(self, rows: list[int], to: int | None) -> int:
         """Put images into a cluster, or into a new one; return which one that is."""
         with self._lock:
-            target = self._board.n_ids if to is None else to
+            target = self._labelling.n_ids if to is None else to
             self._do(lambda: Move(tuple(rows), target))
             return target
 
@@ -215,7 +260,7 @@ class Desk:
             self._journal.mark(entry.number, is_undone=True)
             self._done.pop()
             self._undone.append(entry)
-            self._board.restore(before)
+            self._labelling.restore(before)
             return True
 
     def redo(self) -> bool:
@@ -226,29 +271,30 @@ class Desk:
             entry = self._undone[-1]
             self._journal.mark(entry.number, is_undone=False)
             self._undone.pop()
-            self._done.append((entry, self._board.apply(entry.edit)))
+            self._done.append((entry, self._labelling.apply(entry.edit)))
             return True
 
-    def history(self) -> list[tuple[Entry, str]]:
-        """Return the edits in force with what they did, newest first."""
+    def history(self, limit: int) -> list[HistoryEntry]:
+        """Return the latest edits in force with what they did, newest first."""
         with self._lock:
-            return [(entry, self._describe(entry.edit)) for entry, _ in reversed(self._done)]
+            latest = [entry for entry, _ in reversed(self._done[-limit:])]
+            return [HistoryEntry(entry.number, entry.made_at, self._describe(entry.edit)) for entry in latest]
 
     def _do(self, make: Callable[[], Edit]) -> None:
-        """Make an edit, on the board and on the disk or on neither."""
+        """Make an edit, in memory and on the disk or in neither."""
         with self._lock:
             edit = make()
-            before = self._board.apply(edit)
+            before = self._labelling.apply(edit)
             try:
                 entry = self._journal.add(edit)
             except BaseException:
-                self._board.restore(before)
+                self._labelling.restore(before)
                 raise
             self._done.append((entry, before))
             self._undone.clear()
 
     def _members(self, cluster: int) -> I64:
-        rows = self._board.members(cluster)
+        rows = self._labelling.members(cluster)
         if not len(rows):
             raise InvalidInput(
                 f"the cluster must be one that has images; got {cluster}. Reload the page and try again."
@@ -263,7 +309,7 @@ class Desk:
         return self._covers[cluster][1]
 
     def _describe(self, edit: Edit) -> str:
-        name = self._board.name
+        name = self._labelling.name
         match edit:
             case Rename(cluster, new):
                 return f"rename cluster {cluster} to {new}" if new else f"take the name of cluster {cluster} away"

@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from selfsort.data.spreadsheet import as_text
 from selfsort.errors import InvalidInput
-from selfsort.explore.editor import Desk
+from selfsort.explore.editor import Editor
 from selfsort.runs.export.folders import build_folders, put, read_images_of, safe_name, scratch_in
 from selfsort.types import I64
 
@@ -37,42 +37,42 @@ _FORMS: dict[Kind, tuple[str, str]] = {
 _NAMES = re.compile(r"(labels-[0-9]{3,}\.csv|model-input-[0-9]{3,}\.npz)")
 
 
-def export(desk: Desk, kind: Kind) -> Path:
+def export(editor: Editor, kind: Kind) -> Path:
     """Write an export and return its path."""
-    folder = desk.folder.path / FOLDER
+    folder = editor.folder.path / FOLDER
     if folder.is_symlink():
         raise InvalidInput(f"{folder} is a link. Expected a plain folder in the run. Remove the link.")
     stem, suffix = _FORMS[kind]
     with scratch_in(folder) as scratch:
         made = scratch / "made"
         if kind == "labels":
-            _write(made, lambda file: file.write(labels_csv(desk)))
+            _write(made, lambda file: file.write(labels_csv(editor)))
         elif kind == "folders":
-            _build_folders(desk, made)
+            _build_folders(editor, made)
         else:
-            _write_model_input(desk, made)
+            _write_model_input(editor, made)
         place = put(made, (folder / f"{stem}-{number:03d}{suffix}" for number in count(1)))
     assert place is not None  # there is always a higher number
     return place
 
 
-def find_export(desk: Desk, name: str) -> Path | None:
+def find_export(editor: Editor, name: str) -> Path | None:
     """Return an exported file by its name, if it is a plain file that an export wrote."""
-    folder = desk.folder.path / FOLDER
+    folder = editor.folder.path / FOLDER
     path = folder / name
     is_ours = _NAMES.fullmatch(name) and not folder.is_symlink() and not path.is_symlink() and path.is_file()
     return path if is_ours else None
 
 
-def labels_csv(desk: Desk) -> bytes:
+def labels_csv(editor: Editor) -> bytes:
     """Write every image with its cluster now, its name, and what the method had said; for spreadsheets."""
-    labels, is_wrong, names = desk.snapshot()
+    labels, is_wrong, names = editor.snapshot()
     stream = io.StringIO(newline="")
     # All texts are quoted: the writer would forget to where a name holds a carriage return.
     writer = csv.writer(stream, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
     writer.writerow(["name", "cluster", "label", "is_wrong", "original_cluster", "original_confidence"])
-    original = zip(desk.table.labels.tolist(), desk.table.confidence.tolist(), strict=True)
-    rows = zip(desk.table.names, labels.tolist(), is_wrong.tolist(), original, strict=True)
+    original = zip(editor.table.labels.tolist(), editor.table.confidence.tolist(), strict=True)
+    rows = zip(editor.table.names, labels.tolist(), is_wrong.tolist(), original, strict=True)
     for name, cluster, wrong, (was, sure) in rows:
         writer.writerow([as_text(name), cluster, as_text(names[cluster]), int(wrong), was, round(sure, 6)])
     return stream.getvalue().encode("utf-8", "surrogateescape")
@@ -97,27 +97,27 @@ def folder_names(names: Mapping[int, str]) -> dict[int, str]:
     return found
 
 
-def _build_folders(desk: Desk, tree: Path) -> None:
+def _build_folders(editor: Editor, tree: Path) -> None:
     """Images marked wrong go into a folder of their own."""
-    labels, is_wrong, names = desk.snapshot()
+    labels, is_wrong, names = editor.snapshot()
     wrong = max(names) + 1
     labels[is_wrong] = wrong
     titles = folder_names({**names, wrong: "marked wrong"})
-    build_folders(tree, replace(desk.table, labels=labels), read_images_of(desk.folder, desk.table), titles)
+    build_folders(tree, replace(editor.table, labels=labels), read_images_of(editor.folder, editor.table), titles)
 
 
-def _write_model_input(desk: Desk, target: Path) -> None:
+def _write_model_input(editor: Editor, target: Path) -> None:
     """Write the pixels that the method saw with the corrected labels; images marked wrong are left out."""
-    labels, is_wrong, names = desk.snapshot()
+    labels, is_wrong, names = editor.snapshot()
     kept = np.flatnonzero(~is_wrong)
     if not len(kept):
         raise InvalidInput("every image is marked wrong. Expected some that are right. Unmark those you trust.")
     numbers, codes = np.unique(labels[kept], return_inverse=True)
-    pixels = read_images_of(desk.folder, desk.table).images.pixels
+    pixels = read_images_of(editor.folder, editor.table).images.pixels
     parts: dict[str, npt.NDArray[Any]] = {
         "labels": codes.astype(np.int64),
         "names": np.array([names[int(number)] for number in numbers]),  # what the reader of npz calls the classes
-        "files": np.array([name.encode("utf-8", "backslashreplace").decode() for name in desk.table.names])[kept],
+        "files": np.array([name.encode("utf-8", "backslashreplace").decode() for name in editor.table.names])[kept],
     }
     _write(target, lambda file: _write_npz(file, pixels, kept, parts))
 

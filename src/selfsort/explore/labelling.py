@@ -29,7 +29,7 @@ class Before:
 
 
 @dataclass(eq=False)
-class Board:
+class Labelling:
     """The current labels, names and marks."""
 
     original: I64
@@ -89,7 +89,7 @@ class Board:
         self.n_ids = before.n_ids
 
     def _rows_of(self, edit: Edit) -> I64:
-        """Check an edit against the board and return the images it touches."""
+        """Check an edit against the labelling and return the images it touches."""
         match edit:
             case Rename(cluster, _):
                 self._require_cluster(cluster)

@@ -59,7 +59,7 @@ class Encoded:
     """Places on a sheet for which there is no picture."""
 
 
-class Shelf(Protocol):
+class PictureSource(Protocol):
     """Somewhere pictures come from; None where there is none."""
 
     def tile(self, row: int) -> U8 | None:
@@ -71,7 +71,7 @@ class Shelf(Protocol):
         ...
 
 
-class ArrayShelf:
+class ArraySource:
     """Pictures that are in memory."""
 
     def __init__(self, pixels: U8, place: Callable[[int], int | None], spec: ImageSpec) -> None:
@@ -91,7 +91,7 @@ class ArrayShelf:
         return None if place is None else match_channels(self._pixels[place], 3)
 
 
-class FileShelf:
+class FileSource:
     """Pictures that are decoded when they are asked for."""
 
     def __init__(self, items: Sequence[Item | None], root: Path | None, spec: ImageSpec) -> None:
@@ -150,9 +150,11 @@ def _whole(stream: IO[bytes]) -> ImageSpec:
 class Pictures:
     """All pictures of a run, from the best place that has them."""
 
-    def __init__(self, shelves: Sequence[Shelf], tile: ImageSpec, origin: Origin, note: str | None = None) -> None:
-        self._shelves = shelves
-        self.is_quick = not any(isinstance(shelf, FileShelf) for shelf in shelves)
+    def __init__(
+        self, sources: Sequence[PictureSource], tile: ImageSpec, origin: Origin, note: str | None = None
+    ) -> None:
+        self._sources = sources
+        self.is_quick = not any(isinstance(source, FileSource) for source in sources)
         """True if no picture has to be decoded first."""
         self.tile = tile
         self.origin = origin
@@ -165,18 +167,18 @@ class Pictures:
         spec = ImageSpec.from_json(folder.field("image", dict))
         kept = _kept(folder.thumbnails(), len(names))
         try:
-            shelf, tile, note = _open_source(folder, names, spec)
-            return cls([shelf, *kept(tile)], tile, "source", note)
+            source, tile, note = _open_source(folder, names, spec)
+            return cls([source, *kept(tile)], tile, "source", note)
         except SelfsortError as error:
             tile = _tile_spec(spec, may_grow=False)
             reason = str(error).split(". ")[0].rstrip(".")
-            shelves = kept(tile)
-            if not shelves:
+            sources = kept(tile)
+            if not sources:
                 return cls(
                     [], tile, "none", f"There are no pictures to show. {reason}. Restore the source to see them."
                 )
             note = f"Only the small copies in the run folder can be shown. {reason}. Restore the source to see all."
-            return cls(shelves, tile, "thumbnails", note)
+            return cls(sources, tile, "thumbnails", note)
 
     def sheet(self, rows: Sequence[int]) -> Encoded:
         """Put small pictures on one sheet, `SHEET_COLUMNS` beside each other: one answer for many tiles."""
@@ -195,7 +197,7 @@ class Pictures:
 
     def large(self, row: int) -> Encoded | None:
         """Return one picture on its own."""
-        found = next((pixels for shelf in self._shelves if (pixels := shelf.large(row)) is not None), None)
+        found = next((pixels for source in self._sources if (pixels := source.large(row)) is not None), None)
         return None if found is None else _encode(found, max(found.shape))
 
     def _tiles(self, rows: Sequence[int]) -> list[U8 | None]:
@@ -205,10 +207,12 @@ class Pictures:
             return list(pool.map(self._tile, rows))
 
     def _tile(self, row: int) -> U8 | None:
-        return next((pixels for shelf in self._shelves if (pixels := shelf.tile(row)) is not None), None)
+        return next((pixels for source in self._sources if (pixels := source.tile(row)) is not None), None)
 
 
-def _open_source(folder: RunFolder, names: Sequence[str], spec: ImageSpec) -> tuple[Shelf, ImageSpec, str | None]:
+def _open_source(
+    folder: RunFolder, names: Sequence[str], spec: ImageSpec
+) -> tuple[PictureSource, ImageSpec, str | None]:
     source, image = folder.field("source", dict), folder.field("image", dict)
     reading = Reading.from_run(source, folder.source_kind, names, image)
     assert reading.recorded is not None
@@ -222,21 +226,21 @@ def _open_source(folder: RunFolder, names: Sequence[str], spec: ImageSpec) -> tu
             raise InvalidInput(f"the images in {reading.path} are not those of the run.")
         note = f"{plural(n_gone, 'image')} of the run cannot be found in the source any more." if n_gone else None
         root = expanded(reading.path).absolute() if opened.kind == "folder" else None
-        return FileShelf(items, root, tile), tile, note
+        return FileSource(items, root, tile), tile, note
     dataset = reading.read(min_images=1)
     # Rows of an array have only their pixels to be known by.
     if dataset.names != tuple(names) or dataset.fingerprint != folder.field("fingerprint", str):
         raise InvalidInput(f"the images in {reading.path} are not those of the run.")
     tile = _tile_spec(spec, may_grow=False)
-    return ArrayShelf(dataset.images.pixels, lambda row: row, tile), tile, None
+    return ArraySource(dataset.images.pixels, lambda row: row, tile), tile, None
 
 
-def _kept(thumbnails: Thumbnails | None, n_images: int) -> Callable[[ImageSpec], list[Shelf]]:
+def _kept(thumbnails: Thumbnails | None, n_images: int) -> Callable[[ImageSpec], list[PictureSource]]:
     if thumbnails is None or not len(thumbnails.rows):
         return lambda tile: []
     place = {row: i for i, row in enumerate(thumbnails.rows.tolist()) if row < n_images}
     pixels = thumbnails.pixels
-    return lambda tile: [ArrayShelf(pixels, place.get, tile)]
+    return lambda tile: [ArraySource(pixels, place.get, tile)]
 
 
 def _tile_spec(spec: ImageSpec, *, may_grow: bool) -> ImageSpec:

@@ -24,17 +24,17 @@ def serve(run: Path, *, port: int, is_browser_wanted: bool, say: Callable[[str],
         raise missing_extra("fastapi and uvicorn", "selfsort explore", "explore") from error
     from selfsort.explore.app import create_app
     from selfsort.explore.connections import HOST, configure, listen
-    from selfsort.explore.editor import Desk
+    from selfsort.explore.editor import Editor
     from selfsort.explore.guard import Door, Guard
     from selfsort.explore.pictures import Pictures
 
-    desk = Desk.open(run)
+    editor = Editor.open(run)
     try:
-        pictures = Pictures.open(desk.folder, desk.table.names)
+        pictures = Pictures.open(editor.folder, editor.table.names)
         with listen(port) as listener:
             port = listener.getsockname()[1]
             door = Door(port)
-            config = configure(Guard(create_app(desk, pictures), door))
+            config = configure(Guard(create_app(editor, pictures), door))
 
             def new_address() -> str:
                 address = f"http://{HOST}:{port}{door.new_link()}"
@@ -54,7 +54,7 @@ def serve(run: Path, *, port: int, is_browser_wanted: bool, say: Callable[[str],
             with suppress(KeyboardInterrupt):  # how this command is meant to end
                 uvicorn.Server(config).run(sockets=[listener])
     finally:
-        desk.close()
+        editor.close()
 
 
 def _at_each_line(terminal: int, act: Callable[[], object]) -> None:
