@@ -197,7 +197,7 @@ class TestDisk:
     def test_damaged_labels_are_refused_before_any_edit_is_begun(self, run: Path) -> None:
         (run / "labels.csv").write_text("no table")
         with pytest.raises(InvalidInput, match=r"labels\.csv cannot be used"):
-            Desk.open(run)
+            Editor.open(run)
         assert not (run / "edits.sqlite").exists()
 
     def test_features_of_other_images_are_refused(self, run: Path) -> None:
