@@ -35,12 +35,8 @@ TRAINED = sorted(name for name, method in METHODS.items() if method.train_on_fea
 CPU = torch.device("cpu")
 N_CLUSTERS = 3
 FEW_STEPS: dict[str, dict[str, Any]] = {
-    "dac": {"starts": 1, "mend_every": 0},  # ours are tested apart; here are the papers' curves
-    "gatcluster": {
-        "starts": 1,
-        "mend_every": 0,
-        "min_share": 0.0,
-    },  # k-means is believed, else the relations would be those of an image with itself
+    # k-means is believed, else the relations would be those of an image with itself
+    "gatcluster": {"min_share": 0.0},
     "secu": {"epochs": 2},
 }
 REFINED = "dbc"

@@ -42,22 +42,12 @@ from selfsort.config import Config, setting
 from selfsort.errors import InvalidInput
 from selfsort.improve.regroup import propose
 from selfsort.learning.batches import PixelTensor, shuffled_batches
-from selfsort.learning.checkpoint import (
-    pack_generator,
-    pack_module,
-    pack_optimizer,
-    saved_shape,
-    to_numpy,
-    unpack_generator,
-    unpack_module,
-    unpack_optimizer,
-)
+from selfsort.learning.checkpoint import Checkpoint, pack_module, saved_shape, to_numpy, unpack_module
 from selfsort.learning.encode import check_request
 from selfsort.learning.epoch import EpochStats, run_epoch
 from selfsort.learning.seeds import torch_generator
 from selfsort.types import (
     I64,
-    Arrays,
     Assignment,
     Clustering,
     FinishedRun,
@@ -242,6 +232,11 @@ def look(net: Refined, images: Images, device: torch.device) -> Assignment:
 # --- training ------------------------------------------------------------------------------------------------------
 
 
+_SAVED = Checkpoint(
+    generators=("shuffling", "viewing"), counters=("epoch",), arrays=("before_N", "fixed_N", "latest_N")
+)
+
+
 class _Run:
     """Everything that changes while training; all of it is in the resume state."""
 
@@ -294,28 +289,12 @@ class _Run:
         self.net.get_buffer("sharpness").fill_(power)
         return float((labels_N == self.fixed_N).double().mean())
 
+    def state(self) -> State:
+        return _SAVED.pack(self)
+
     def load(self, state: State) -> None:
         """Go on from a saved state."""
-        self.epoch = int(state.meta["epoch"])
-        unpack_module("net", self.net, state.arrays)
-        unpack_optimizer("optimizer", self.optimizer, state.arrays)
-        unpack_generator(self.shuffling, state.arrays["shuffling"])
-        unpack_generator(self.viewing, state.arrays["viewing"])
-        self.before_N = torch.from_numpy(state.arrays["before"].copy())
-        self.fixed_N = torch.from_numpy(state.arrays["fixed"].copy())
-        self.latest_N = torch.from_numpy(state.arrays["latest"].copy())
-
-    def state(self) -> State:
-        arrays: Arrays = {
-            **pack_module("net", self.net),
-            **pack_optimizer("optimizer", self.optimizer),
-            "before": to_numpy(self.before_N),
-            "fixed": to_numpy(self.fixed_N),
-            "latest": to_numpy(self.latest_N),
-            "shuffling": pack_generator(self.shuffling),
-            "viewing": pack_generator(self.viewing),
-        }
-        return State(arrays, {"epoch": self.epoch})
+        _SAVED.restore(self, state)
 
     def train_epoch(self) -> tuple[EpochStats, float]:
         """One pass; also returns the share of the images that were learned from."""

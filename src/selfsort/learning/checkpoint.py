@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, MutableMapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -38,6 +40,78 @@ def weights_within(n_bytes: int) -> Iterator[None]:
         yield
     finally:
         hook.remove()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checkpoint:
+    """What of a training survives an interruption, named by its attributes, which may be replaced while it goes on.
+
+    They are saved under the same names, without the letters of a shape: `assigned_NH` is saved as `assigned`.
+    """
+
+    net: str = "net"
+    optimizer: str = "optimizer"
+    generators: tuple[str, ...] = ()
+    counters: tuple[str, ...]
+    """Numbers; saved as JSON, the others as arrays."""
+    arrays: tuple[str, ...] = ()
+    """Arrays and tensors. A mapping is saved as `name.key`."""
+
+    def pack(self, run: object) -> State:
+        """Copy everything that `restore` needs to go on from here."""
+        arrays = pack_module(self.net, getattr(run, self.net))
+        arrays |= pack_optimizer(self.optimizer, getattr(run, self.optimizer))
+        arrays |= {name: to_numpy(getattr(run, name).get_state()) for name in self.generators}
+        for name in self.arrays:
+            value, saved_as = getattr(run, name), _without_shape(name)
+            if isinstance(value, MutableMapping):
+                arrays |= {f"{saved_as}.{key}": _copied(part) for key, part in value.items()}
+            else:
+                arrays[saved_as] = _copied(value)
+        return State(arrays, {name: getattr(run, name) for name in self.counters})
+
+    def restore(self, run: object, state: State) -> None:
+        """Put a training, built from the same settings, where `pack` found it."""
+        arrays = state.arrays
+        for name in self.counters:
+            setattr(run, name, type(getattr(run, name))(state.meta[name]))
+        unpack_module(self.net, getattr(run, self.net), arrays)
+        unpack_optimizer(self.optimizer, getattr(run, self.optimizer), arrays)
+        for name in self.generators:
+            getattr(run, name).set_state(borrow(arrays[name]).clone())
+        for name in self.arrays:
+            value, saved_as = getattr(run, name), _without_shape(name)
+            if isinstance(value, MutableMapping):
+                saved = {key[len(saved_as) + 1 :] for key in arrays if key.startswith(saved_as + ".")}
+                for key in saved | value.keys():
+                    value[key] = _restored(key, value.get(key), arrays[f"{saved_as}.{key}"])
+            else:
+                setattr(run, name, _restored(name, value, arrays[saved_as]))
+
+
+def _without_shape(name: str) -> str:
+    return re.sub(r"_[A-Z0-9]+$", "", name)
+
+
+def _copied(value: np.ndarray[Any, Any] | Tensor) -> np.ndarray[Any, Any]:
+    return to_numpy(value) if isinstance(value, Tensor) else value.copy()
+
+
+def _restored(name: str, value: np.ndarray[Any, Any] | Tensor | None, array: np.ndarray[Any, Any]) -> Any:
+    """Return a saved array as what it was; an empty one only stands for what comes."""
+    if value is not None and 0 not in value.shape and value.shape != array.shape:
+        raise invalid(
+            f"the saved {name}",
+            f"have the shape {tuple(value.shape)}",
+            array.shape,
+            "The run folder was changed or damaged; train again.",
+        )
+    if not isinstance(value, Tensor):
+        return array.copy()
+    if not value.numel():
+        return borrow(array).clone().to(value.device)
+    with torch.no_grad():
+        return value.copy_(borrow(array))  # in place: an optimiser or a rule of assignment may hold it too
 
 
 def pack_module(prefix: str, module: nn.Module) -> Arrays:
@@ -83,16 +157,6 @@ def unpack_optimizer(prefix: str, optimizer: torch.optim.Optimizer, arrays: Arra
             index, slot = name[len(prefix) + 1 :].split(".", 1)
             state.setdefault(int(index), {})[slot] = borrow(array).clone()
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
-
-
-def pack_generator(generator: torch.Generator) -> np.ndarray[Any, Any]:
-    """Return a generator's position as bytes."""
-    return to_numpy(generator.get_state())
-
-
-def unpack_generator(generator: torch.Generator, array: np.ndarray[Any, Any]) -> None:
-    """Put a generator where `pack_generator` found it."""
-    generator.set_state(borrow(array).clone())
 
 
 def to_numpy(tensor: Tensor) -> np.ndarray[Any, Any]:

@@ -38,16 +38,7 @@ from selfsort import distributed
 from selfsort.augment.policy import augment
 from selfsort.errors import InvalidInput
 from selfsort.learning.batches import PixelTensor
-from selfsort.learning.checkpoint import (
-    pack_generator,
-    pack_module,
-    pack_optimizer,
-    saved_shape,
-    to_numpy,
-    unpack_generator,
-    unpack_module,
-    unpack_optimizer,
-)
+from selfsort.learning.checkpoint import Checkpoint, pack_module, saved_shape, to_numpy, unpack_module
 from selfsort.learning.encode import check_request
 from selfsort.learning.epoch import run_epoch
 from selfsort.learning.seeds import seeded_init, torch_generator
@@ -201,7 +192,11 @@ def encode(net: LabelNet, images: Images, config: DACConfig, device: torch.devic
 # --- training ------------------------------------------------------------------------------------------------------
 
 
-_COUNTERS = ("step", "epoch", "pool", "selected", "positive")
+_SAVED = Checkpoint(
+    generators=("shuffling", "moving"),
+    counters=("step", "epoch", "pool", "selected", "positive"),
+    arrays=("labels", "order"),
+)
 
 
 class _Run:
@@ -224,24 +219,11 @@ class _Run:
         self.selected = self.positive = 0.0  # shares of the pairs, summed over the pools of this epoch
 
     def state(self) -> State:
-        arrays = {
-            **pack_module("net", self.net),
-            **pack_optimizer("optimizer", self.optimizer),
-            "shuffling": pack_generator(self.shuffling),
-            "moving": pack_generator(self.moving),
-            "labels": self.labels.copy(),
-            "order": to_numpy(self.order),
-        }
-        return State(arrays, {name: getattr(self, name) for name in _COUNTERS})
+        return _SAVED.pack(self)
 
     def load(self, state: State) -> None:
-        unpack_module("net", self.net, state.arrays)
-        unpack_optimizer("optimizer", self.optimizer, state.arrays)
-        unpack_generator(self.shuffling, state.arrays["shuffling"])
-        unpack_generator(self.moving, state.arrays["moving"])
-        self.labels, self.order = state.arrays["labels"].copy(), torch.from_numpy(state.arrays["order"].copy())
-        for name in _COUNTERS:
-            setattr(self, name, type(getattr(self, name))(state.meta[name]))
+        """Go on from a saved state."""
+        _SAVED.restore(self, state)
 
     def snapshot(self, phase: str, event: Mapping[str, Any], **rest: Any) -> Snapshot:
         self.step += 1

@@ -41,16 +41,7 @@ from selfsort import distributed
 from selfsort.augment.policy import Affine
 from selfsort.classic.kmeans import kmeans
 from selfsort.learning.batches import PixelTensor, shuffled_batches
-from selfsort.learning.checkpoint import (
-    pack_generator,
-    pack_module,
-    pack_optimizer,
-    saved_shape,
-    to_numpy,
-    unpack_generator,
-    unpack_module,
-    unpack_optimizer,
-)
+from selfsort.learning.checkpoint import Checkpoint, pack_module, saved_shape, to_numpy, unpack_module
 from selfsort.learning.encode import check_request
 from selfsort.learning.epoch import EpochStats, run_epoch
 from selfsort.learning.rates import set_rate
@@ -144,7 +135,11 @@ def score_all(features: F32, mu_KD: Tensor, v: float) -> Tensor:
 # --- training ------------------------------------------------------------------------------------------------------
 
 
-_COUNTERS = ("step", "ae_epoch", "epoch", "is_clustered")
+_SAVED = Checkpoint(
+    generators=("shuffling", "corrupting"),
+    counters=("step", "ae_epoch", "epoch", "is_clustered"),
+    arrays=("mu", "labels", "extra"),
+)
 
 
 @dataclass(eq=False)
@@ -164,7 +159,7 @@ class _Run:
     n_second: int
     """Epochs of stage II, at most."""
     labels: I64
-    pictures: Arrays = field(default_factory=dict)
+    extra: Arrays = field(default_factory=dict)
     """Filters and activations at the end of stage I."""
     step: int = 0
     ae_epoch: int = 0
@@ -188,31 +183,14 @@ class _Run:
         labels = np.zeros(len(images), dtype=np.int64)
         return cls(images, config, device, net, mu, optimizer, shuffling, corrupting, n_first, n_second, labels)
 
+    def state(self) -> State:
+        return _SAVED.pack(self)
+
     def load(self, state: State) -> None:
         """Go on from a saved state."""
-        for name in _COUNTERS:
-            setattr(self, name, int(state.meta[name]))
-        unpack_module("net", self.net, state.arrays)
-        self.set_centres(state.arrays["mu"])
-        if self.is_clustered:
+        if state.meta["is_clustered"]:
             self.enter_stage_two()
-        unpack_optimizer("optimizer", self.optimizer, state.arrays)
-        unpack_generator(self.shuffling, state.arrays["shuffling"])
-        unpack_generator(self.corrupting, state.arrays["corrupting"])
-        self.labels = state.arrays["labels"].copy()
-        self.pictures = {name[6:]: array for name, array in state.arrays.items() if name.startswith("extra.")}
-
-    def state(self) -> State:
-        arrays = {
-            **pack_module("net", self.net),
-            **pack_optimizer("optimizer", self.optimizer),
-            "mu": to_numpy(self.mu),
-            "shuffling": pack_generator(self.shuffling),
-            "corrupting": pack_generator(self.corrupting),
-            "labels": self.labels.copy(),
-            **{f"extra.{name}": array for name, array in self.pictures.items()},
-        }
-        return State(arrays, {name: getattr(self, name) for name in _COUNTERS})
+        _SAVED.restore(self, state)
 
     def set_centres(self, mu_KD: F32) -> None:
         with torch.no_grad():
@@ -257,7 +235,7 @@ def train(
         inertia = _place_centres(run, features, seed)
         log_s_NK = run.log_scores(features)
         run.labels = log_s_NK.argmax(dim=1).numpy()
-        run.pictures = pictures(run.net, images, log_s_NK, device)
+        run.extra = pictures(run.net, images, log_s_NK, device)
         result = None if isinstance(config, DBCConfig) else _result(run, features, log_s_NK)
         yield run.snapshot("k-means", {"inertia": inertia}, history=stage(features, log_s_NK), result=result)
     if isinstance(config, DBCConfig):
@@ -379,7 +357,7 @@ def _result(run: _Run, features: F32, log_s_NK: Tensor) -> Clustering:
         {**pack_module("encoder", run.net.encoder), "mu": to_numpy(run.mu)},
         {"shape": list(run.images.shape)},
     )
-    return Clustering(run.labels, log_s_NK.exp().numpy(), features, model, run.pictures)
+    return Clustering(run.labels, log_s_NK.exp().numpy(), features, model, run.extra)
 
 
 class DBCModel:

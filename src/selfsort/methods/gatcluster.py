@@ -39,14 +39,7 @@ from selfsort import distributed
 from selfsort.augment.policy import augment
 from selfsort.classic.kmeans import kmeans
 from selfsort.learning.batches import PixelTensor, from_bytes, shuffled_batches
-from selfsort.learning.checkpoint import (
-    pack_module,
-    pack_optimizer,
-    saved_shape,
-    to_numpy,
-    unpack_module,
-    unpack_optimizer,
-)
+from selfsort.learning.checkpoint import Checkpoint, pack_module, saved_shape, to_numpy, unpack_module
 from selfsort.learning.encode import check_request
 from selfsort.learning.epoch import run_epoch
 from selfsort.learning.seeds import derive_seed, seeded_init, torch_generator
@@ -203,6 +196,9 @@ class Pool:
     """The augmented images as bytes, unless they are augmented anew for every small batch."""
 
 
+_SAVED = Checkpoint(counters=("iteration", "step"), arrays=("usage_2K",))
+
+
 class _Run:
     """Everything that changes while training; all of it is in the resume state.
 
@@ -225,20 +221,12 @@ class _Run:
         self.pool: Pool | None = None
         self.views = torch.Generator()
 
+    def state(self) -> State:
+        return _SAVED.pack(self)
+
     def load(self, state: State) -> None:
         """Go on from a saved state."""
-        self.iteration, self.step = int(state.meta["iteration"]), int(state.meta["step"])
-        unpack_module("net", self.net, state.arrays)
-        unpack_optimizer("optimizer", self.optimizer, state.arrays)
-        self.usage_2K = torch.from_numpy(state.arrays["usage"].copy()).to(self.device)
-
-    def state(self) -> State:
-        arrays = {
-            **pack_module("net", self.net),
-            **pack_optimizer("optimizer", self.optimizer),
-            "usage": to_numpy(self.usage_2K),
-        }
-        return State(arrays, {"iteration": self.iteration, "step": self.step})
+        _SAVED.restore(self, state)
 
     def large_batch(self, iteration: int) -> Tensor:
         """Cut epochs, shuffled anew each, into large batches; what is left of one is dropped."""

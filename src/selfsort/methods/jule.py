@@ -49,15 +49,7 @@ from selfsort.graph.agglomerate import Agglomeration, agglomerate, nearest_neigh
 from selfsort.graph.knn import find_neighbours, nearest_neighbours
 from selfsort.graph.neighbours import Neighbours
 from selfsort.learning.batches import PixelTensor, shuffled_batches
-from selfsort.learning.checkpoint import (
-    pack_generator,
-    pack_module,
-    pack_optimizer,
-    saved_shape,
-    unpack_generator,
-    unpack_module,
-    unpack_optimizer,
-)
+from selfsort.learning.checkpoint import Checkpoint, pack_module, saved_shape, unpack_module
 from selfsort.learning.encode import check_request
 from selfsort.learning.epoch import EpochStats, run_epoch
 from selfsort.learning.seeds import seeded_init, torch_generator
@@ -301,7 +293,11 @@ def encode(net: ConvNet, images: Images, device: torch.device, layer: str = "top
     return features if is_free else unit_rows(features)
 
 
-_COUNTERS = ("step", "period", "epoch", "iteration")
+_SAVED = Checkpoint(
+    generators=("batches", "negatives"),
+    counters=("step", "period", "epoch", "iteration"),
+    arrays=("labels", "counts"),
+)
 
 
 class _Run:
@@ -314,31 +310,19 @@ class _Run:
         self.optimizer = torch.optim.SGD(
             self.net.parameters(), lr=config.lr, momentum=config.momentum, weight_decay=config.weight_decay
         )
-        self.generators = {name: torch_generator(seed, name) for name in ("batches", "negatives")}
+        self.batches, self.negatives = torch_generator(seed, "batches"), torch_generator(seed, "negatives")
         self.labels: I64 = np.zeros(len(images), dtype=np.int64)
-        self.counts: tuple[int, ...] = ()  # clusters to reach, period by period
+        self.counts: I64 = np.zeros(0, dtype=np.int64)  # clusters to reach, period by period
         self.n_epochs = config.epochs if config.control == "none" else 0
         self.step = self.period = self.epoch = 0  # snapshots and periods done; epochs done in this period
         self.iteration = 0  # optimiser steps done, over all periods
 
     def state(self) -> State:
-        arrays = {
-            **pack_module("net", self.net),
-            **pack_optimizer("optimizer", self.optimizer),
-            **{name: pack_generator(generator) for name, generator in self.generators.items()},
-            "labels": self.labels.copy(),
-            "counts": np.array(self.counts, dtype=np.int64),
-        }
-        return State(arrays, {name: getattr(self, name) for name in _COUNTERS})
+        return _SAVED.pack(self)
 
     def load(self, state: State) -> None:
-        unpack_module("net", self.net, state.arrays)
-        unpack_optimizer("optimizer", self.optimizer, state.arrays)
-        for name, generator in self.generators.items():
-            unpack_generator(generator, state.arrays[name])
-        self.labels, self.counts = state.arrays["labels"].copy(), tuple(state.arrays["counts"].tolist())
-        for name in _COUNTERS:
-            setattr(self, name, int(state.meta[name]))
+        """Go on from a saved state."""
+        _SAVED.restore(self, state)
 
     def snapshot(self, phase: str, event: Mapping[str, Any], **rest: Any) -> Snapshot:
         self.step += 1
@@ -352,7 +336,7 @@ class _Run:
         pixels = PixelTensor(self.images, self.device)
 
         def step(batch_B: Tensor) -> Tensor | None:
-            triplets = mine_triplets(labels_N[batch_B], config.n_neg, self.generators["negatives"])
+            triplets = mine_triplets(labels_N[batch_B], config.n_neg, self.negatives)
             # Of several processes some may find no triplet; all must count the same steps.
             if triplets is None and distributed.world_size() == 1:
                 return None
@@ -366,9 +350,9 @@ class _Run:
             triplets = Triplets(*(places.to(self.device) for places in triplets))
             return triplet_loss(features_BD, triplets, config.gamma, margin)
 
-        batches = shuffled_batches(len(labels_N), config.batch_size, self.generators["batches"])
+        batches = shuffled_batches(len(labels_N), config.batch_size, self.batches)
         what = f"period {self.period + 1} of {len(self.counts)}, epoch {self.epoch + 1} of {self.n_epochs}"
-        distributed.own_stream(self.generators["negatives"])
+        distributed.own_stream(self.negatives)
         stats = run_epoch(step, batches, self.optimizer, what=what, total=len(labels_N))
         distributed.average_buffers(self.net)
         return stats
@@ -385,7 +369,8 @@ def train(
         view = look(pixel_features(images), config, device)
     if resume is None:
         run.labels, notes = first_clusters(view, config, seed)
-        run.counts = plan_periods(int(run.labels.max()) + 1, config.n_clusters, unfolding_rate(len(images), config))
+        eta = unfolding_rate(len(images), config)
+        run.counts = np.array(plan_periods(int(run.labels.max()) + 1, config.n_clusters, eta), dtype=np.int64)
         notes = (*short_graph_note(view.neighbours), *notes)
         yield run.snapshot("start", {}, warnings=notes, history=_stage(view, run.labels))
     else:
@@ -397,11 +382,11 @@ def train(
             yield run.snapshot("train", stats.event())
         if not is_by_pixels:
             view = look(encode(run.net, images, device), config, device)
-        is_last = run.period == len(run.counts) - 1
+        is_last, n_left = run.period == len(run.counts) - 1, int(run.counts[run.period])
         if config.absorb and not is_last:
-            merged = merge_safely(view, run.labels, run.counts[run.period], config)
+            merged = merge_safely(view, run.labels, n_left, config)
         else:
-            merged = merge(view, run.labels, run.counts[run.period], config, absorb=config.absorb)
+            merged = merge(view, run.labels, n_left, config, absorb=config.absorb)
         run.labels, run.period, run.epoch = merged.labels, run.period + 1, 0
         if is_last:
             break

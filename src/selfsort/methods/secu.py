@@ -37,16 +37,7 @@ from selfsort.augment.policy import Affine, Blur, ColourJitter, Flip, Greyscale,
 from selfsort.config import Config, setting
 from selfsort.errors import invalid
 from selfsort.learning.batches import PixelTensor, shuffled_batches
-from selfsort.learning.checkpoint import (
-    pack_generator,
-    pack_module,
-    pack_optimizer,
-    saved_shape,
-    to_numpy,
-    unpack_generator,
-    unpack_module,
-    unpack_optimizer,
-)
+from selfsort.learning.checkpoint import Checkpoint, pack_module, saved_shape, to_numpy, unpack_module
 from selfsort.learning.encode import check_request
 from selfsort.learning.epoch import EpochStats, run_epoch
 from selfsort.learning.rates import half_cosine
@@ -273,6 +264,9 @@ def make_balance(n_clusters: int, n_images: int, config: SeCuConfig, device: tor
     return Greedy()
 
 
+_SAVED = Checkpoint(generators=("shuffling", "viewing"), counters=("epoch",), arrays=("assigned_NH", "balance"))
+
+
 class _Run:
     """Everything that changes while training; all of it is in the resume state."""
 
@@ -294,17 +288,17 @@ class _Run:
         self.balances = [make_balance(k, len(images), config, device) for k in config.head_sizes]
         self.epoch = 0
 
+    def state(self) -> State:
+        return _SAVED.pack(self)
+
     def load(self, state: State) -> None:
         """Go on from a saved state."""
-        self.epoch = int(state.meta["epoch"])
-        unpack_module("net", self.net, state.arrays)
-        unpack_optimizer("optimizer", self.optimizer, state.arrays)
-        unpack_generator(self.shuffling, state.arrays["shuffling"])
-        unpack_generator(self.viewing, state.arrays["viewing"])
-        self.assigned_NH = torch.from_numpy(state.arrays["assigned"].copy())
-        for h, balance in enumerate(self.balances):
-            for name, tensor in balance.tensors().items():
-                tensor.copy_(torch.from_numpy(state.arrays[f"balance.{h}.{name}"].copy()))
+        _SAVED.restore(self, state)
+
+    @property
+    def balance(self) -> dict[str, Tensor]:
+        """What the rules of assignment of all heads remember, to be written into in place."""
+        return {f"{h}.{name}": found for h, rule in enumerate(self.balances) for name, found in rule.tensors().items()}
 
     def start_from(self, state: State) -> None:
         """Take the network and the centres of a finished run; heads it does not have start afresh."""
@@ -319,22 +313,6 @@ class _Run:
                 f"That run has {state.arrays['net.centres.0'].shape[::-1]}.",
             )
         unpack_module("net", self.net, arrays)
-
-    def state(self) -> State:
-        duals = {
-            f"balance.{h}.{name}": to_numpy(tensor)
-            for h, balance in enumerate(self.balances)
-            for name, tensor in balance.tensors().items()
-        }
-        arrays = {
-            **pack_module("net", self.net),
-            **pack_optimizer("optimizer", self.optimizer),
-            **duals,
-            "assigned": to_numpy(self.assigned_NH),
-            "shuffling": pack_generator(self.shuffling),
-            "viewing": pack_generator(self.viewing),
-        }
-        return State(arrays, {"epoch": self.epoch})
 
     def labels(self) -> I64:
         """Assignments of the target head; an image never seen yet (a last batch of one) counts as cluster 0."""
