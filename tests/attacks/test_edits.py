@@ -18,8 +18,8 @@ import pytest
 from tests.tiny_run import files_of
 
 from selfsort.errors import InvalidInput
-from selfsort.explore.edits import Mark
-from selfsort.explore.journal import FILE, Journal
+from selfsort.runs.edits import Mark
+from selfsort.runs.journal import FILE, Journal
 
 MAGIC = bytes.fromhex("d9d505f920a163d7")
 PAGE = 4096
@@ -159,8 +159,8 @@ def test_a_journal_cannot_bring_a_write_ahead_log_in(run: Path) -> None:
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from selfsort.explore.edits import Move
-from selfsort.explore.journal import Journal
+from selfsort.runs.edits import Move
+from selfsort.runs.journal import Journal
 journal = Journal.open(Path(sys.argv[1]))
 journal._connection.execute("PRAGMA cache_size = 1")  # pages go to the file before the end of the edit
 journal._connection.execute("BEGIN IMMEDIATE")
@@ -185,8 +185,8 @@ def test_a_journal_left_by_a_kill_is_rolled_back(run: Path) -> None:
 KILLED_AFTERWARDS = """
 import os, signal, sys
 from pathlib import Path
-from selfsort.explore.edits import Mark
-from selfsort.explore.journal import Journal
+from selfsort.runs.edits import Mark
+from selfsort.runs.journal import Journal
 Journal.open(Path(sys.argv[1])).add(Mark((1,), True))
 os.kill(os.getpid(), signal.SIGKILL)
 """

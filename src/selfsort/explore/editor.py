@@ -11,13 +11,13 @@ from typing import Literal, Self
 import numpy as np
 
 from selfsort.errors import InvalidInput
-from selfsort.explore.edits import MAX_NAME, Edit, Mark, Merge, Move, Rename, Split
-from selfsort.explore.journal import Entry, Journal
-from selfsort.explore.labelling import Before, Board, Bools
 from selfsort.explore.similar import Features
 from selfsort.report.arrays import with_columns
 from selfsort.report.html import printable
+from selfsort.runs.edits import MAX_NAME, Edit, Mark, Merge, Move, Rename, Split
 from selfsort.runs.folder import LabelTable, RunFolder
+from selfsort.runs.journal import Entry, Journal
+from selfsort.runs.labelling import Before, Board, Bools
 from selfsort.text import plural
 from selfsort.types import F32, I64
 

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Self
 
 from selfsort.errors import CannotWrite, InvalidInput
-from selfsort.explore.edits import Edit, from_json, kind_of, to_json
+from selfsort.runs.edits import Edit, from_json, kind_of, to_json
 
 FILE = "edits.sqlite"
 VERSION = 1
