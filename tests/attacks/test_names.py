@@ -19,8 +19,10 @@ from selfsort.data import read_labels, read_source
 from selfsort.explore.editor import Desk
 from selfsort.explore.exports import export
 from selfsort.report.html import printable
-from selfsort.runs.export.folders import export_csv, export_folders
+from selfsort.runs.export.folders import export_folders
+from selfsort.runs.export.table import export_run
 from selfsort.runs.folder import RunFolder
+from selfsort.runs.labels import current_labels
 
 ALIKE = [
     b"a\xe9.png",
@@ -112,7 +114,11 @@ class TestFormulas:
     def test_no_cell_of_an_export_is_computed(self, formulas: RunFolder, tmp_path: Path, separator: str) -> None:
         desk = Desk.open(formulas.path)
         desk.rename(0, "=cmd|' /C calc'!A0")
-        written = [export_csv(formulas, tmp_path / "plain.csv"), export(desk, "labels")]
+        plain = export_run(formulas, current_labels(formulas), "csv", tmp_path / "plain.csv")
+        written = [
+            plain,
+            export(desk, "labels"),
+        ]
         desk.close()
         for path in written:
             found = cells(path, separator)
@@ -131,7 +137,12 @@ class TestFormulas:
         """By their names: among them one with an apostrophe of its own before the sign."""
         table = formulas.label_table()
         desk = Desk.open(formulas.path)
-        written = [export_csv(formulas, tmp_path / "plain.csv"), export(desk, "labels"), formulas.path / "labels.csv"]
+        plain = export_run(formulas, current_labels(formulas), "csv", tmp_path / "plain.csv")
+        written = [
+            plain,
+            export(desk, "labels"),
+            formulas.path / "labels.csv",
+        ]
         desk.close()
         for path in written:
             assert read_labels(path, table.names).tolist() == table.labels.tolist()

@@ -15,7 +15,7 @@ from selfsort.runs.folder import RunFolder
 def seen(desk: Desk) -> tuple[list[tuple[int, str, int, int]], list[int]]:
     """All that edits can change."""
     overview = desk.overview()
-    labels, _, _ = desk.snapshot()
+    labels = desk.current().table.labels
     return [(one.id, one.name, one.size, one.n_wrong) for one in overview.clusters], labels.tolist()
 
 
@@ -55,7 +55,7 @@ class TestLooking:
 
     def test_similar_images_come_with_where_they_are(self, desk: Desk) -> None:
         listing, scores = desk.similar([0], 5)
-        labels, _, _ = desk.snapshot()
+        labels = desk.current().table.labels
         assert len(listing.rows) == len(scores) == 5
         assert 0 not in listing.rows
         assert listing.clusters.tolist() == labels[listing.rows].tolist()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, Self
 
@@ -18,6 +18,7 @@ from selfsort.runs.edits import MAX_NAME, Edit, Mark, Merge, Move, Rename, Split
 from selfsort.runs.folder import LabelTable, RunFolder
 from selfsort.runs.journal import Entry, Journal
 from selfsort.runs.labelling import Before, Board, Bools
+from selfsort.runs.labels import RunLabels
 from selfsort.text import plural
 from selfsort.types import F32, I64
 
@@ -164,11 +165,12 @@ class Desk:
             board = self._board
             return int(board.labels[row]), int(board.original[row]), bool(board.is_wrong[row])
 
-    def snapshot(self) -> tuple[I64, Bools, dict[int, str]]:
-        """Return labels, marks and names of clusters as they are now, for an export."""
+    def current(self) -> RunLabels:
+        """Return the labels as they are now, for an export."""
         with self._lock:
-            names = {cluster: self._board.name(cluster) for cluster in np.unique(self._board.labels).tolist()}
-            return self._board.labels.copy(), self._board.is_wrong.copy(), names
+            board = self._board
+            table = replace(self.table, labels=board.labels.copy())
+            return RunLabels(table, board.original, board.is_wrong.copy(), dict(board.names), n_edits=len(self._done))
 
     # --- editing -----------------------------------------------------------------------------------------
 

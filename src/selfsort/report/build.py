@@ -28,11 +28,11 @@ MAP_BYTES = 3 * 2**20
 """What the pictures of the gallery and the further ones of the map may take: the page stays under 15 MB."""
 
 
-def write_report(runs: Sequence[Path], out: Path | None) -> Path:
+def write_report(runs: Sequence[Path], out: Path | None, *, is_original: bool = False) -> Path:
     """Write the page and return its path: `out`, or report.html in the run, or here for several runs."""
     if not runs:
         raise InvalidInput("no run was named. Expected one run folder or more. Give for example: selfsort report RUN.")
-    page = build_page(read_runs([Path(run) for run in runs]))
+    page = build_page(read_runs([Path(run) for run in runs], is_original=is_original))
     target = out or (Path(runs[0]) / "report.html" if len(runs) == 1 else Path("report.html"))
     write_whole(target, lambda file: file.write(page.encode()))
     return target

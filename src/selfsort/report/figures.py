@@ -29,11 +29,11 @@ MAX_COLUMNS = 20
 """Clusters in the figure of samples."""
 
 
-def write_figures(run: Path, folder: Path) -> list[Path]:
+def write_figures(run: Path, folder: Path, *, is_original: bool = False) -> list[Path]:
     """Write every figure that applies to a run as NAME.png and NAME.svg, and return their paths."""
     import matplotlib
 
-    data = read_run(Path(run))
+    data = read_run(Path(run), is_original=is_original)
     written: list[Path] = []
     with matplotlib.rc_context({"svg.hashsalt": "selfsort", "font.size": 9, "savefig.dpi": 150}):
         for name, draw in FIGURES.items():
