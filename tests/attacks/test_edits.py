@@ -18,8 +18,8 @@ import pytest
 from tests.tiny_run import files_of
 
 from selfsort.errors import InvalidInput
-from selfsort.explore.edits import Mark
-from selfsort.explore.journal import FILE, Journal
+from selfsort.runs.edits import Mark
+from selfsort.runs.journal import FILE, Journal, read_entries
 
 MAGIC = bytes.fromhex("d9d505f920a163d7")
 PAGE = 4096
@@ -159,8 +159,8 @@ def test_a_journal_cannot_bring_a_write_ahead_log_in(run: Path) -> None:
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from selfsort.explore.edits import Move
-from selfsort.explore.journal import Journal
+from selfsort.runs.edits import Move
+from selfsort.runs.journal import Journal
 journal = Journal.open(Path(sys.argv[1]))
 journal._connection.execute("PRAGMA cache_size = 1")  # pages go to the file before the end of the edit
 journal._connection.execute("BEGIN IMMEDIATE")
@@ -185,8 +185,8 @@ def test_a_journal_left_by_a_kill_is_rolled_back(run: Path) -> None:
 KILLED_AFTERWARDS = """
 import os, signal, sys
 from pathlib import Path
-from selfsort.explore.edits import Mark
-from selfsort.explore.journal import Journal
+from selfsort.runs.edits import Mark
+from selfsort.runs.journal import Journal
 Journal.open(Path(sys.argv[1])).add(Mark((1,), True))
 os.kill(os.getpid(), signal.SIGKILL)
 """
@@ -199,3 +199,67 @@ def test_an_edit_that_was_confirmed_before_a_kill_stays(run: Path) -> None:
     journal = Journal.open(run)
     assert [entry.edit for entry in journal.entries()] == [Mark((0,), True), Mark((1,), True)]
     journal.close()
+
+
+class TestReading:
+    """Score, report, export and predict read edits, too: of a stranger's run, and while its page is open."""
+
+    def test_no_file_is_made_or_touched(self, run: Path, tmp_path: Path) -> None:
+        files, times = files_of(run), [path.stat().st_mtime_ns for path in (run, run / FILE)]
+        assert [entry.edit for entry in read_entries(run)] == [Mark((0,), True)]
+        assert (files_of(run), [path.stat().st_mtime_ns for path in (run, run / FILE)]) == (files, times)
+        (tmp_path / "empty").mkdir()
+        assert read_entries(tmp_path / "empty") == []
+        assert list((tmp_path / "empty").iterdir()) == []
+
+    def test_while_the_page_is_open(self, run: Path) -> None:
+        journal = Journal.open(run)
+        journal.add(Mark((1,), True))
+        assert [entry.edit for entry in read_entries(run)] == [Mark((0,), True), Mark((1,), True)]
+        journal.add(Mark((2,), True))
+        journal.close()
+        assert len(read_entries(run)) == 3
+
+    def test_nobody_is_kept_from_editing(self, run: Path) -> None:
+        read_entries(run)
+        Journal.open(run).close()
+
+    def test_a_journal_that_names_another_file_is_refused(self, run: Path, victim: Path) -> None:
+        journal_of(run).write_bytes(hot_journal(run) + naming(victim))
+        files = files_of(run)
+        with pytest.raises(InvalidInput, match="it names another file, which SQLite would remove"):
+            read_entries(run)
+        assert victim.exists()
+        assert files_of(run) == files
+
+    @pytest.mark.parametrize("at", ["", "-journal"])
+    def test_links_are_refused(self, run: Path, victim: Path, at: str) -> None:
+        (run / f"{FILE}{at}").unlink(missing_ok=True)
+        (run / f"{FILE}{at}").symlink_to(victim)
+        with pytest.raises(InvalidInput, match="is a link or a device, not a plain file"):
+            read_entries(run)
+
+    def test_half_an_edit_is_taken_back(self, run: Path) -> None:
+        before = (run / FILE).read_bytes()
+        done = subprocess.run([sys.executable, "-c", KILLED, str(run)], check=False)
+        assert done.returncode == -signal.SIGKILL
+        assert (run / FILE).read_bytes() != before, "nothing to roll back"
+        assert [entry.edit for entry in read_entries(run)] == [Mark((0,), True)]
+        assert (run / FILE).read_bytes() == before
+
+    @pytest.mark.parametrize("content", [b"not a database at all" * 100, b"SQLite format 3\0" + bytes(84)])
+    def test_a_damaged_file_is_refused(self, run: Path, content: bytes) -> None:
+        (run / FILE).write_bytes(content)
+        with pytest.raises(InvalidInput, match=r"edits\.sqlite cannot be used"):
+            read_entries(run)
+
+    def test_a_file_of_another_form_is_refused(self, run: Path) -> None:
+        connection = sqlite3.connect(run / FILE)
+        connection.execute("CREATE TRIGGER t AFTER INSERT ON edit BEGIN DELETE FROM edit; END")
+        connection.close()
+        with pytest.raises(InvalidInput, match="it has another form"):
+            read_entries(run)
+
+    def test_an_empty_file_has_no_edits(self, run: Path) -> None:
+        (run / FILE).write_bytes(b"")
+        assert read_entries(run) == []

@@ -18,8 +18,10 @@ from tests.tiny_run import files_of
 from selfsort.data import read_labels, read_source
 from selfsort.explore.editor import Editor
 from selfsort.explore.exports import export
-from selfsort.runs.export.folders import export_csv, export_folders
+from selfsort.runs.export.folders import export_folders
+from selfsort.runs.export.table import export_run
 from selfsort.runs.folder import RunFolder
+from selfsort.runs.labels import current_labels
 from selfsort.text import printable
 
 ALIKE = [
@@ -112,7 +114,11 @@ class TestFormulas:
     def test_no_cell_of_an_export_is_computed(self, formulas: RunFolder, tmp_path: Path, separator: str) -> None:
         editor = Editor.open(formulas.path)
         editor.rename(0, "=cmd|' /C calc'!A0")
-        written = [export_csv(formulas, tmp_path / "plain.csv"), export(editor, "labels")]
+        plain = export_run(formulas, current_labels(formulas), "csv", tmp_path / "plain.csv")
+        written = [
+            plain,
+            export(editor, "labels"),
+        ]
         editor.close()
         for path in written:
             found = cells(path, separator)
@@ -131,7 +137,12 @@ class TestFormulas:
         """By their names: among them one with an apostrophe of its own before the sign."""
         table = formulas.label_table()
         editor = Editor.open(formulas.path)
-        written = [export_csv(formulas, tmp_path / "plain.csv"), export(editor, "labels"), formulas.path / "labels.csv"]
+        plain = export_run(formulas, current_labels(formulas), "csv", tmp_path / "plain.csv")
+        written = [
+            plain,
+            export(editor, "labels"),
+            formulas.path / "labels.csv",
+        ]
         editor.close()
         for path in written:
             assert read_labels(path, table.names).tolist() == table.labels.tolist()

@@ -16,10 +16,9 @@ from tests.test_house import SOURCE, source_files
 from selfsort.data.folder import stored_name
 from selfsort.data.labels import read_labels
 from selfsort.errors import MissingData
-from selfsort.explore.exports import folder_names
 from selfsort.report.sections.reference import dataset_of
 from selfsort.runs import launch as session
-from selfsort.runs.export.folders import safe_name
+from selfsort.runs.export.folders import folder_names, safe_name
 from selfsort.runs.folder import RunFolder
 
 # Hidden from our own files only: what other packages import is right for the system they are installed on.

@@ -33,11 +33,11 @@ FROZEN = {
         --max-minutes --json""",
     "refine": """RUN SOURCE --stage --recipe --set --seed --labels --labels-from-folders --device --out --max-minutes
         --json""",
-    "predict": "RUN SOURCE --out --max-bad --device --json",
-    "score": "RUN --labels --json",
-    "report": "RUNS --out --figures",
+    "predict": "RUN SOURCE --out --max-bad --device --original --json",
+    "score": "RUN --labels --original --json",
+    "report": "RUNS --out --figures --original",
     "explore": "RUN --port --no-browser",
-    "export": "RUN --to --out --link",
+    "export": "RUN --to --out --link --original",
     "methods": "NAME --json",
     "bench": "NAME --seeds --budget-minutes --only --again --records --json",
     "demo": "--out",
@@ -495,3 +495,50 @@ def test_the_public_names_and_no_others() -> None:
     with pytest.raises(AttributeError, match="has no attribute 'fit'"):
         _ = package.fit
     assert sys.modules["selfsort"] is package
+
+
+class TestCorrections:
+    """What was put right in the explorer holds for every command, unless --original is said."""
+
+    @pytest.fixture
+    def corrected(self, run: Path) -> Path:
+        from selfsort.runs.edits import Merge, Move, Rename
+        from selfsort.runs.journal import Journal
+
+        labels = RunFolder.open(run).label_table().labels
+        journal = Journal.open(run)
+        journal.add(Move((int(np.flatnonzero(labels == 2)[0]),), 0))
+        journal.add(Merge((0, 1), 0))
+        journal.add(Rename(0, "cats & <dogs>"))
+        journal.close()
+        return run
+
+    def test_score(self, selfsort: Command, corrected: Path) -> None:
+        done = selfsort("score", corrected)
+        assert done.out.startswith("clusters 2, smallest 5, largest 13,")
+        assert "all applied: 3" in done.err
+        assert json.loads(selfsort("score", corrected, "--json").out)["sizes"]["used"] == 2
+        original = selfsort("score", corrected, "--original")
+        assert original.out.startswith("clusters 3, smallest 6, largest 6,")
+        assert original.err == ""
+
+    def test_report(self, selfsort: Command, corrected: Path) -> None:
+        assert selfsort("report", corrected, "--out", "now.html").code == 0
+        assert selfsort("report", corrected, "--out", "then.html", "--original").code == 0
+        now, then = Path("now.html").read_text(), Path("then.html").read_text()
+        assert "cats &amp; &lt;dogs&gt;</h3>" in now
+        assert "3 corrections by hand made 2 clusters of them" in now
+        assert "cats" not in then
+        assert "by hand" not in then
+
+    def test_predict(self, selfsort: Command, corrected: Path, photos: Path) -> None:
+        done = selfsort("predict", corrected, photos, "--out", "new.csv")
+        assert done.code == 0, done.err
+        rows = Path("new.csv").read_text().splitlines()
+        assert sorted({row.split(",", 1)[1].split(",")[0] for row in rows[1:]}) == ["0", "2"]
+        assert sum(row.endswith('"cats & <dogs>"') for row in rows) == 12
+        assert "that were applied: 2." in done.err
+        assert "which say nothing of new ones: 1." in done.err
+        original = selfsort("predict", corrected, photos, "--out", "old.csv", "--original")
+        assert original.err == ""
+        assert Path("old.csv").read_bytes() == (corrected / "labels.csv").read_bytes()

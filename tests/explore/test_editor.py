@@ -15,7 +15,7 @@ from selfsort.runs.folder import RunFolder
 def seen(editor: Editor) -> tuple[list[tuple[int, str, int, int]], list[int]]:
     """All that edits can change."""
     overview = editor.overview()
-    labels, _, _ = editor.snapshot()
+    labels = editor.current().table.labels
     return [(one.id, one.name, one.size, one.n_wrong) for one in overview.clusters], labels.tolist()
 
 
@@ -55,7 +55,7 @@ class TestLooking:
 
     def test_similar_images_come_with_where_they_are(self, editor: Editor) -> None:
         listing = editor.similar([0], 5)
-        labels, _, _ = editor.snapshot()
+        labels = editor.current().table.labels
         assert listing.scores is not None
         assert len(listing.rows) == len(listing.scores) == 5
         assert 0 not in listing.rows

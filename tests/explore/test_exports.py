@@ -15,7 +15,8 @@ from selfsort.data import read_labels, read_source
 from selfsort.data.spreadsheet import from_text
 from selfsort.errors import CannotWrite, InvalidInput
 from selfsort.explore.editor import Editor
-from selfsort.explore.exports import export, find_export, folder_names
+from selfsort.explore.exports import export, find_export
+from selfsort.runs.export.folders import folder_names
 
 
 @pytest.fixture
@@ -44,15 +45,33 @@ class TestLabels:
     def test_score_reads_them(self, edited: Editor, selfsort: Command) -> None:
         path = export(edited, "labels")
         assert len(np.unique(read_labels(path, edited.table.names))) == 4
-        done = selfsort("score", edited.folder.path, "--labels", path)
-        assert done.code == 0, done.err
+        done = selfsort("score", edited.folder.path, "--labels", path, "--original")
+        assert (done.code, done.err) == (0, "")
         assert "ACC 0.9444" in done.out
+        corrected = selfsort("score", edited.folder.path, "--labels", path)
+        assert "ACC 1.0000" in corrected.out
+        assert "all applied: 3" in corrected.err
 
-    def test_the_plain_export_says_that_it_is_without_edits(self, edited: Editor, selfsort: Command) -> None:
-        done = selfsort("export", edited.folder.path, "--to", "csv", "--out", "plain.csv")
-        assert (done.code, done.out) == (0, "written: plain.csv\n")
+    def test_the_command_writes_the_same(self, edited: Editor, selfsort: Command) -> None:
+        for kind, to in (("labels", "csv"), ("model-input", "npz"), ("folders", "folders")):
+            path = export(edited, kind)  # type: ignore[arg-type]
+            done = selfsort("export", edited.folder.path, "--to", to, "--out", f"out-{to}")
+            assert (done.code, done.out) == (0, f"written: out-{to}\n")
+            assert done.err == (
+                "Corrections made in selfsort explore, all applied: 3. For none of them add --original.\n"
+            )
+            if to == "npz":
+                with np.load(path) as page, np.load(f"out-{to}") as command:
+                    assert all((page[name] == command[name]).all() for name in page.files)
+            elif to == "csv":
+                assert Path("out-csv").read_bytes() == path.read_bytes()
+            else:
+                assert files_of(Path("out-folders")) == files_of(path)
+
+    def test_the_labels_of_the_method(self, edited: Editor, selfsort: Command) -> None:
+        done = selfsort("export", edited.folder.path, "--to", "csv", "--out", "plain.csv", "--original")
+        assert (done.code, done.out, done.err) == (0, "written: plain.csv\n", "")
         assert Path("plain.csv").read_bytes() == (edited.folder.path / "labels.csv").read_bytes()
-        assert "What you changed by hand is exported by: selfsort explore." in done.err
 
     def test_odd_names_come_back(self, tmp_path: Path) -> None:
         from PIL import Image
@@ -71,8 +90,8 @@ class TestFolders:
     def test_folders_have_the_names_of_the_clusters(self, edited: Editor) -> None:
         tree = export(edited, "folders")
         sizes = Counter(path.parent.name for path in tree.rglob("*.png"))
-        others = {f"Cluster {i}": 6 for i in (1, 2)}
-        assert sizes == {"cats & -dogs-": 4, "Cluster 3": 1, "marked wrong": 1, **others}
+        others = {f"cluster-0{i}": 6 for i in (1, 2)}
+        assert sizes == {"cats & -dogs-": 4, "cluster-03": 1, "marked wrong": 1, **others}
 
     def test_the_files_are_the_same(self, edited: Editor, finished: Path) -> None:
         tree = export(edited, "folders")
@@ -104,13 +123,13 @@ class TestModelInput:
         path = export(edited, "model-input")
         dataset = read_source(path)
         source = read_source(finished / "photos")
-        labels, is_wrong, names = edited.snapshot()
-        kept = ~is_wrong
+        current = edited.current()
+        kept = ~current.is_wrong
         assert (dataset.images.pixels == source.images.pixels[kept]).all()
         assert dataset.labels is not None
         assert dataset.label_names is not None
         said = [dataset.label_names[label] for label in dataset.labels]
-        assert said == [names[label] for label in labels[kept].tolist()]
+        assert said == [current.name(label) for label in current.table.labels[kept].tolist()]
         with np.load(path, allow_pickle=False) as arrays:
             assert arrays["files"].tolist() == np.array(edited.table.names)[kept].tolist()
 

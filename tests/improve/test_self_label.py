@@ -35,8 +35,9 @@ from selfsort.improve.self_label import (
 )
 from selfsort.methods.registry import METHODS
 from selfsort.metrics.external import accuracy
-from selfsort.runs.export.onnx import export_onnx
+from selfsort.runs.export.table import export_run
 from selfsort.runs.folder import RunFolder
+from selfsort.runs.labels import current_labels
 from selfsort.runs.model import load_model
 from selfsort.types import Assignment, Clustering, FinishedRun, Images, NetworkModel, Snapshot, State
 
@@ -363,7 +364,7 @@ class TestRuns:
         images = shapes(12, size=16, n_classes=3)[0]
         model = load("second", device="cpu")
         np.testing.assert_array_equal(model.predict(images), folder.label_table().labels)
-        export_onnx(folder, tmp_path / "model.onnx")
+        export_run(folder, current_labels(folder), "onnx", tmp_path / "model.onnx")
         assert selfsort("predict", "second", finished / "shapes.npz", "--out", "new.csv").code == 0
         assert selfsort("report", "second").code == 0
 

@@ -82,6 +82,7 @@ class ExportTo(StrEnum):
 
     csv = "csv"
     folders = "folders"
+    npz = "npz"
     onnx = "onnx"
 
 
@@ -91,6 +92,9 @@ DeviceOption = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:N or mps.
 MaxBadOption = Annotated[float, typer.Option(min=0, max=1, help="Unreadable files tolerated, as a share.")]
 LabelsOption = Annotated[
     str | None, typer.Option(help="True labels for scoring: csv with name,label, or npy or txt, one per image.")
+]
+OriginalOption = Annotated[
+    bool, typer.Option("--original", help="Labels as the method wrote them, without corrections made in explore.")
 ]
 OutOption = Annotated[Path | None, typer.Option("--out", help="Where to write.", show_default=False)]
 
@@ -316,11 +320,14 @@ def predict(
     out: OutOption = None,
     max_bad: MaxBadOption = 0.05,
     device: DeviceOption = "auto",
+    original: OriginalOption = False,
     json_: JsonOption = False,
 ) -> None:
     """Sort new images with a saved model; writes labels.csv, or what --out says."""
     from selfsort.learning.device import choose_device
-    from selfsort.runs.folder import RunFolder, label_csv, write_whole
+    from selfsort.runs.export.csv import predicted_csv
+    from selfsort.runs.folder import RunFolder, write_whole
+    from selfsort.runs.labels import whole_cluster_edits
     from selfsort.runs.launch import read_like
     from selfsort.runs.model import apply_in_chunks, load_model
 
@@ -335,28 +342,39 @@ def predict(
         model = load_model(folder, choose_device(device))
         dataset = read_like(folder, source, max_bad=max_bad)
         assignment = apply_in_chunks(model, dataset.images)
-    table = label_csv(dataset.names, assignment.labels, assignment.soft.max(axis=1))
+    edits = whole_cluster_edits(folder, assignment.soft.shape[1], is_original=original)
+    table = predicted_csv(dataset.names, assignment, edits)
     if _is_main():
         write_whole(target, lambda file: file.write(table))
     skipped = dataset.ingest.get("skipped", [])
     if json_:
         _print_json({"labels": str(target), "images": len(dataset.images), "skipped": skipped})
-        return
-    for item in skipped:
-        _say(f"skipped {item['name']}: {item['reason']}")
-    _say(f"{len(dataset.images)} images sorted, labels in {target}")
+    else:
+        for item in skipped:
+            _say(f"skipped {item['name']}: {item['reason']}")
+        _say(f"{len(dataset.images)} images sorted, labels in {target}")
+    if _is_main() and (edits.n_applied or edits.n_left_out):
+        _say_aside(
+            f"Corrections of whole clusters (merged, renamed) that were applied: {edits.n_applied}. Those of single "
+            f"images, which say nothing of new ones: {edits.n_left_out}. For none at all add --original."
+        )
 
 
 @app.command()
-def score(run: RunArgument, labels: LabelsOption = None, json_: JsonOption = False) -> None:
+def score(
+    run: RunArgument, labels: LabelsOption = None, original: OriginalOption = False, json_: JsonOption = False
+) -> None:
     """Print ACC, NMI (geometric, arithmetic, max), ARI and cluster sizes."""
     from selfsort.data import read_labels
     from selfsort.metrics.external import scores
     from selfsort.metrics.internal import size_report
     from selfsort.runs.folder import RunFolder
+    from selfsort.runs.labels import current_labels
 
     folder = RunFolder.open(run)
-    table = folder.label_table()
+    current = current_labels(folder, is_original=original)
+    table = current.table
+    _tell_corrections(current.n_edits)
     truth = folder.truth() if labels is None else read_labels(labels, table.names)
     sizes = size_report(table.labels, folder.n_clusters)
     metrics = None if truth is None else scores(table.labels, truth)
@@ -377,16 +395,17 @@ def report(
     figures: Annotated[
         Path | None, typer.Option(help="Also write the papers' figures as PNG and SVG here.", show_default=False)
     ] = None,
+    original: OriginalOption = False,
 ) -> None:
     """Write one self-contained HTML page."""
     from selfsort.report.build import write_figures, write_report
 
     with _progress_bars():
-        _say(f"report: {write_report(runs, out)}")
+        _say(f"report: {write_report(runs, out, is_original=original)}")
         if figures is not None:
             for run in runs:
                 folder = figures if len(runs) == 1 else figures / run.resolve().name
-                _say(f"{len(write_figures(run, folder))} figure files: {folder}")
+                _say(f"{len(write_figures(run, folder, is_original=original))} figure files: {folder}")
 
 
 @app.command()
@@ -412,29 +431,30 @@ def export(
     to: Annotated[ExportTo, typer.Option(help="What to write.", show_default=False)],
     out: OutOption = None,
     link: Annotated[bool, typer.Option("--link", help="For folders: link the files instead of copying.")] = False,
+    original: OriginalOption = False,
 ) -> None:
-    """Turn a finished run into a label file, folders of images, or a network other programs can use.
+    """Turn a finished run into a label file, folders of images, images with labels, or a network.
 
     The label file is for people: in it, names that a spreadsheet would take for formulas begin with an apostrophe.
     Programs read labels.csv in the run folder, which has every name as it is.
     """
-    from selfsort.runs.export.folders import export_csv, export_folders
+    from selfsort.runs.export.table import export_run
     from selfsort.runs.folder import RunFolder
+    from selfsort.runs.labels import current_labels
 
     folder = RunFolder.open(run)
+    labels = current_labels(folder, is_original=original)
     with _progress_bars():
-        if to is ExportTo.csv:
-            target = export_csv(folder, out or Path(f"{run.resolve().name}.csv"))
-        elif to is ExportTo.onnx:
-            from selfsort.runs.export.onnx import export_onnx
-
-            target = export_onnx(folder, out or Path(f"{run.resolve().name}.onnx"))
-        else:
-            place = out or Path(f"{run.resolve().name}-folders")
-            target = export_folders(folder, place, link=link, is_numbered=out is None)
+        target = export_run(folder, labels, to.value, out, link=link)
     _say(f"written: {target}")
-    if to is not ExportTo.onnx and (folder.path / "edits.sqlite").exists():
-        _say_aside("These are the labels of the method. What you changed by hand is exported by: selfsort explore.")
+    if to is not ExportTo.onnx:
+        _tell_corrections(labels.n_edits)
+
+
+def _tell_corrections(n_edits: int) -> None:
+    """Say that labels are not those of the method alone."""
+    if n_edits:
+        _say_aside(f"Corrections made in selfsort explore, all applied: {n_edits}. For none of them add --original.")
 
 
 @app.command()

@@ -21,9 +21,9 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from selfsort.data.decode import quiet_pillow
 from selfsort.errors import CannotWrite, SelfsortError
 from selfsort.explore.editor import Editor, HistoryEntry, ImageFacts, Listing, Order, Overview, View
-from selfsort.explore.edits import MAX_NAME
 from selfsort.explore.exports import Kind, export, find_export
 from selfsort.explore.pictures import SHEET_COLUMNS, Encoded, Origin, Pictures
+from selfsort.runs.edits import MAX_NAME
 
 MAX_ROWS = 2_000_000
 """Most images that one request may name."""

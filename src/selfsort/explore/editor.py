@@ -7,19 +7,20 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, Self
 
 import numpy as np
 
 from selfsort.errors import InvalidInput
-from selfsort.explore.edits import MAX_NAME, Edit, Mark, Merge, Move, Rename, Split
-from selfsort.explore.journal import Entry, Journal
-from selfsort.explore.labelling import Before, Bools, Labelling
 from selfsort.explore.similar import Features
 from selfsort.runs.arrays import with_columns
+from selfsort.runs.edits import MAX_NAME, Edit, Mark, Merge, Move, Rename, Split
 from selfsort.runs.folder import LabelTable, RunFolder
+from selfsort.runs.journal import Entry, Journal
+from selfsort.runs.labelling import Before, Labelling
+from selfsort.runs.labels import RunLabels
 from selfsort.text import plural, printable
 from selfsort.types import F32, I64
 
@@ -207,11 +208,14 @@ class Editor:
                 is_wrong=bool(labelling.is_wrong[row]),
             )
 
-    def snapshot(self) -> tuple[I64, Bools, dict[int, str]]:
-        """Return labels, marks and names of clusters as they are now, for an export."""
+    def current(self) -> RunLabels:
+        """Return the labels as they are now, for an export."""
         with self._lock:
-            names = {cluster: self._labelling.name(cluster) for cluster in np.unique(self._labelling.labels).tolist()}
-            return self._labelling.labels.copy(), self._labelling.is_wrong.copy(), names
+            labelling = self._labelling
+            table = replace(self.table, labels=labelling.labels.copy())
+            return RunLabels(
+                table, labelling.original, labelling.is_wrong.copy(), dict(labelling.names), n_edits=len(self._done)
+            )
 
     # --- editing -----------------------------------------------------------------------------------------
 

@@ -19,19 +19,19 @@ from selfsort.runs.folder import write_whole
 from selfsort.text import plural, shorten
 
 
-def write_report(runs: Sequence[Path], out: Path | None) -> Path:
+def write_report(runs: Sequence[Path], out: Path | None, *, is_original: bool = False) -> Path:
     """Write the page and return its path: `out`, or report.html in the run, or here for several runs."""
     if not runs:
         raise InvalidInput("no run was named. Expected one run folder or more. Give for example: selfsort report RUN.")
-    page = build_page(read_runs([Path(run) for run in runs]))
+    page = build_page(read_runs([Path(run) for run in runs], is_original=is_original))
     target = out or (Path(runs[0]) / "report.html" if len(runs) == 1 else Path("report.html"))
     write_whole(target, lambda file: file.write(page.encode()))
     return target
 
 
-def write_figures(run: Path, folder: Path) -> list[Path]:
+def write_figures(run: Path, folder: Path, *, is_original: bool = False) -> list[Path]:
     """Write every figure that applies to a run as NAME.png and NAME.svg, and return their paths."""
-    data = read_run(Path(run))
+    data = read_run(Path(run), is_original=is_original)
     written: list[Path] = []
     for name, section in FIGURES.items():
         if (shown := section(data)) is not None:

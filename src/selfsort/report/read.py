@@ -17,6 +17,7 @@ from selfsort.metrics.labels import number_labels
 from selfsort.report.stages import Stage, check_stage
 from selfsort.runs.arrays import read_rows, with_columns
 from selfsort.runs.folder import LabelTable, RunFolder, Thumbnails
+from selfsort.runs.labels import RunLabels, current_labels
 from selfsort.types import F32, I64, Arrays, Json
 
 SCORE_NAMES = {
@@ -42,7 +43,7 @@ class RunData:
 
     folder: RunFolder
     name: str
-    table: LabelTable
+    labels: RunLabels
     events: list[Json]
     """One per epoch or merge round; of several starts, those of the one that went on."""
     end: Json
@@ -58,6 +59,11 @@ class RunData:
     scores: dict[str, float] = field(default_factory=dict)
     scores_sf: dict[str, float] = field(default_factory=dict)
     """Scores of JULE's straight-forward labels."""
+
+    @property
+    def table(self) -> LabelTable:
+        """The images with their clusters, as corrected."""
+        return self.labels.table
 
     @property
     def config(self) -> Json:
@@ -141,10 +147,11 @@ class RunData:
         return self.class_names.get(number, str(number))
 
 
-def read_run(path: Path, name: str | None = None) -> RunData:
-    """Open a finished run."""
+def read_run(path: Path, name: str | None = None, *, is_original: bool = False) -> RunData:
+    """Open a finished run, with the corrections made by hand or with the labels as the method wrote them."""
     folder = RunFolder.open(path)
-    table = folder.label_table()
+    labels = current_labels(folder, is_original=is_original)
+    table = labels.table
     truth = folder.truth()
     if truth is not None and len(truth) != len(table.labels):
         raise _mismatch(path, "truth.npy", len(truth), len(table.labels))
@@ -155,7 +162,7 @@ def read_run(path: Path, name: str | None = None) -> RunData:
     return RunData(
         folder=folder,
         name=name or path.resolve().name,
-        table=table,
+        labels=labels,
         events=[line for line in steps if line.get("start") == steps[-1].get("start")],
         end=next((line for line in reversed(lines) if line.get("kind") == "end"), {}),
         skipped=[item for item in _items(_read_optional(folder, "ingest.json").get("skipped")) if "name" in item],
@@ -170,14 +177,15 @@ def read_run(path: Path, name: str | None = None) -> RunData:
     )
 
 
-def read_runs(paths: Sequence[Path]) -> list[RunData]:
+def read_runs(paths: Sequence[Path], *, is_original: bool = False) -> list[RunData]:
     """Open several runs; those in folders of the same name are told apart by a number."""
     names = [path.resolve().name for path in paths]
     seen: dict[str, int] = {}
     runs = []
     for path, name in zip(paths, names, strict=True):
         seen[name] = seen.get(name, 0) + 1
-        runs.append(read_run(path, f"{name} ({seen[name]})" if names.count(name) > 1 else name))
+        shown = f"{name} ({seen[name]})" if names.count(name) > 1 else name
+        runs.append(read_run(path, shown, is_original=is_original))
     return runs
 
 

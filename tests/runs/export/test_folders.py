@@ -13,7 +13,7 @@ from tests.tiny_run import files_of
 
 from selfsort.data.options import Reading
 from selfsort.errors import CannotWrite, InvalidInput
-from selfsort.runs.export.folders import export_csv, export_folders, free_path, safe_name
+from selfsort.runs.export.folders import export_folders, free_path, safe_name
 from selfsort.runs.folder import RunFolder
 from selfsort.runs.launch import Request, start
 
@@ -65,14 +65,6 @@ def test_a_taken_path_gets_a_number(tmp_path: Path) -> None:
     assert free_path(path).name == "a-2.png"
     (tmp_path / "a-2.png").symlink_to("nowhere")
     assert free_path(path).name == "a-3.png"
-
-
-def test_csv(photos: Path, tmp_path: Path) -> None:
-    folder = fitted(photos, tmp_path)
-    out = export_csv(folder, tmp_path / "labels.csv")
-    assert out.read_bytes() == (folder.path / "labels.csv").read_bytes()
-    with pytest.raises(InvalidInput, match=r"among the files of the run. Expected another place"):
-        export_csv(folder, folder.path / "labels.csv")
 
 
 @pytest.mark.parametrize("link", [False, True])

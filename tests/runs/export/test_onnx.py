@@ -16,8 +16,9 @@ from selfsort.data.synthetic import shapes
 from selfsort.errors import InvalidInput, MissingData
 from selfsort.estimator import ImageClusterer
 from selfsort.methods.registry import METHODS
-from selfsort.runs.export.onnx import export_onnx
+from selfsort.runs.export.table import export_run
 from selfsort.runs.folder import RunFolder
+from selfsort.runs.labels import current_labels
 from selfsort.types import F32, Images
 
 NETWORKS = [name for name in ("fcae-kmeans", "dbc", "dec", "dac", "gatcluster", "secu") if name in METHODS]
@@ -27,6 +28,10 @@ def saved(name: str, images: Images, path: Path) -> ImageClusterer:
     model = ImageClusterer(name, n_clusters=3, settings=TINY.get(name), recipe="default", device="cpu").fit(images)
     model.save(path)
     return model
+
+
+def export_onnx(folder: RunFolder, out: Path) -> Path:
+    return export_run(folder, current_labels(folder), "onnx", out)
 
 
 def run_onnx(path: Path, images: Images) -> list[F32]:

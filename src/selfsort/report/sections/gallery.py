@@ -78,7 +78,7 @@ def sizes(run: RunData) -> Panels:
 
 def _card(run: RunData, pictures: Pictures, cluster: int, confidence: float, strips: Strips, anchor: str) -> Html:
     size = int(run.sizes[cluster])
-    title = element("h3", {}, element("i", {"class": f"dot {colour(cluster)}"}), f"Cluster {cluster}")
+    title = element("h3", {}, element("i", {"class": f"dot {colour(cluster)}"}), run.labels.name(cluster))
     facts = f"{plural(size, 'image')} \u00b7 {percent(size / run.n_images)} \u00b7 confidence {confidence:.2f}"
     rows = [
         element(

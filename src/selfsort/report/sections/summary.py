@@ -23,13 +23,18 @@ def summary(run: RunData) -> Html:
 
 def sentences(run: RunData) -> list[str]:
     """Say in plain words what was asked and what was found."""
-    found = size_report(run.table.labels, run.n_asked)
+    found = size_report(run.labels.original, run.n_asked)
     said = [
         f"You asked for {plural(run.n_asked, 'cluster')} of {plural(run.n_images, 'image')} from "
         f"{shorten(run.source, 60)}.",
         f"{run.method} (seed {run.config['seed']}) found {found.used:,}: "
         f"the smallest holds {plural(found.min, 'image')}, the largest {found.max:,}.",
     ]
+    if run.labels.n_edits:
+        now = len(np.unique(run.table.labels))
+        said.append(
+            f"{plural(run.labels.n_edits, 'correction')} by hand made {plural(now, 'cluster')} of them, shown here."
+        )
     seconds, memory = number(run.end.get("seconds")), number(run.end.get("peak_memory_mb"))
     if seconds is not None:
         said.append(f"It took {duration(seconds)}" + (f" and up to {memory:,.0f} MB of memory." if memory else "."))

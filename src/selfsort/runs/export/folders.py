@@ -1,4 +1,4 @@
-"""A finished run as something other programs can use: a label file, folders of images."""
+"""A finished run as folders of images, and how any export is built beside its place and put there when complete."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from PIL import Image
 
 from selfsort.data import Dataset
 from selfsort.data.options import Reading
-from selfsort.data.spreadsheet import as_text
 from selfsort.errors import CannotWrite, InvalidInput, SelfsortError
 from selfsort.progress import track
-from selfsort.runs.folder import LabelTable, RunFolder, label_lines, write_whole
+from selfsort.runs.folder import LabelTable, RunFolder
+from selfsort.runs.labels import RunLabels, current_labels
 from selfsort.types import U8
 
 fcntl: ModuleType | None
@@ -32,6 +32,8 @@ except ImportError:  # Windows
 
 _SCRATCH = ".selfsort-export-"
 _naming = threading.Lock()
+_WRONG = 2**62
+"""Stands for the cluster of images marked wrong: after all others, whose names go first."""
 _NAME_BYTES = 240
 """File systems allow 255; the rest is for numbering names that occur twice."""
 
@@ -39,17 +41,9 @@ _DEVICE = re.compile(r"(con|prn|aux|nul|conin\$|conout\$|(com|lpt)[0-9¹²³]) *
 """Names that Windows takes for a device, whatever comes after a dot."""
 
 
-def export_csv(folder: RunFolder, out: Path) -> Path:
-    """Write name, cluster, confidence for people and their spreadsheets; for programs there is the run's labels.csv."""
-    if out.resolve().parent == folder.path.resolve():
-        raise InvalidInput(f"{out} would lie among the files of the run. Expected another place. Choose another --out.")
-    table = folder.label_table()
-    lines = label_lines(table.names, table.labels, table.confidence, spell=as_text)
-    write_whole(out, lambda file: file.writelines(lines))
-    return out
-
-
-def export_folders(folder: RunFolder, out: Path, *, link: bool = False, is_numbered: bool = False) -> Path:
+def export_folders(
+    folder: RunFolder, out: Path, labels: RunLabels | None = None, *, link: bool = False, is_numbered: bool = False
+) -> Path:
     """Put every image into a folder named after its cluster, as a copy or as a link.
 
     The tree is built under a temporary name and renamed when complete, so a failure leaves nothing behind.
@@ -57,6 +51,7 @@ def export_folders(folder: RunFolder, out: Path, *, link: bool = False, is_numbe
     Args:
         folder: a finished run.
         out: the folder to make.
+        labels: the clusters of its images; None for those of the run with all corrections.
         link: make links instead of copies.
         is_numbered: add a number to a name that is taken, where it would be refused otherwise.
 
@@ -65,15 +60,13 @@ def export_folders(folder: RunFolder, out: Path, *, link: bool = False, is_numbe
     """
     if os.path.lexists(out) and not is_numbered:
         raise _exists(out)
-    table = folder.label_table()
-    dataset = read_images_of(folder, table)
+    labels = labels or current_labels(folder)
+    dataset = read_images_of(folder, labels.table)
     if link and dataset.paths is None:
         raise InvalidInput("--link needs images that are files, and this run's came from an array. Leave --link out.")
-    width = max(2, len(str(int(table.labels.max()))))
-    titles = {label: f"cluster-{label:0{width}d}" for label in set(table.labels.tolist())}
     further = (out.with_name(f"{out.name}-{number}") for number in count(2))
     with scratch_in(out.parent) as scratch:
-        build_folders(scratch / "tree", table, dataset, titles, link=link)
+        build_folders(scratch / "tree", labels, dataset, link=link)
         place = put(scratch / "tree", chain([out], further if is_numbered else ()))
     if place is None:
         raise _exists(out)
@@ -130,27 +123,54 @@ def read_images_of(folder: RunFolder, table: LabelTable) -> Dataset:
     return dataset
 
 
-def build_folders(
-    tree: Path, table: LabelTable, dataset: Dataset, titles: Mapping[int, str], *, link: bool = False
-) -> None:
+def build_folders(tree: Path, labels: RunLabels, dataset: Dataset, *, link: bool = False) -> None:
     """Sort images into a new folder; those that came out of an array file are written as PNG.
+
+    Images marked wrong go into a folder of their own.
 
     Args:
         tree: the folder to make.
-        table: which cluster each image belongs to.
-        dataset: the images, in the order of the table.
-        titles: what the folder of each cluster is called.
+        labels: the clusters of the images.
+        dataset: the images, in the order of the labels.
         link: make links instead of copies.
     """
+    titles = _titles(labels)
     place: Callable[[Path, Path], object] = os.symlink if link else shutil.copyfile
-    rows = enumerate(zip(table.names, table.labels, strict=True))
-    for row, (name, label) in track(rows, "exporting", len(table.names)):
-        cluster = tree / titles[int(label)]
-        cluster.mkdir(parents=True, exist_ok=True)
+    rows = enumerate(zip(labels.table.names, labels.table.labels.tolist(), labels.is_wrong.tolist(), strict=True))
+    for row, (name, cluster, is_wrong) in track(rows, "exporting", len(labels.table.names)):
+        inside = tree / titles[_WRONG if is_wrong else cluster]
+        inside.mkdir(parents=True, exist_ok=True)
         if dataset.paths is None:
-            _save_png(dataset.images.pixels[row], free_path(cluster / f"{safe_name(name)}.png"))
+            _save_png(dataset.images.pixels[row], free_path(inside / f"{safe_name(name)}.png"))
         else:
-            place(dataset.paths[row], free_path(cluster / safe_name(dataset.paths[row].name)))
+            place(dataset.paths[row], free_path(inside / safe_name(dataset.paths[row].name)))
+
+
+def _titles(labels: RunLabels) -> dict[int, str]:
+    """Call every folder by the name that a person gave to its cluster, or by its number."""
+    used = sorted(set(labels.table.labels.tolist()))
+    width = max(2, len(str(used[-1])))
+    names = {cluster: labels.names.get(cluster, f"cluster-{cluster:0{width}d}") for cluster in used}
+    return folder_names({**names, _WRONG: "marked wrong"})
+
+
+def folder_names(names: Mapping[int, str]) -> dict[int, str]:
+    r"""Turn names of clusters into different, harmless names of folders.
+
+    >>> folder_names({0: "cats/dogs", 1: "..", 2: "Cats-dogs"})
+    {0: 'cats-dogs', 1: '_', 2: 'Cats-dogs-2'}
+    """
+    found: dict[int, str] = {}
+    taken: set[str] = set()
+    for cluster, name in sorted(names.items()):
+        plain = safe_name(re.sub(r'[/\\:*?"<>|]', "-", name).lstrip("."), for_windows=True)
+        candidate, number = plain, 2
+        # Some file systems do not tell capitals from small letters.
+        while candidate.casefold() in taken:
+            candidate, number = f"{plain}-{number}", number + 1
+        taken.add(candidate.casefold())
+        found[cluster] = candidate
+    return found
 
 
 def safe_name(name: str, *, for_windows: bool = os.name == "nt") -> str:

@@ -10,7 +10,9 @@ from __future__ import annotations
 import json
 import tempfile
 import warnings
+from collections.abc import Callable
 from pathlib import Path
+from typing import IO
 
 import torch
 from torch import Tensor, nn
@@ -18,7 +20,8 @@ from torch import Tensor, nn
 from selfsort import __version__
 from selfsort.data import ImageSpec
 from selfsort.errors import InvalidInput, missing_extra
-from selfsort.runs.folder import RunFolder, write_whole
+from selfsort.runs.folder import RunFolder
+from selfsort.runs.labels import RunLabels
 from selfsort.runs.model import load_model
 from selfsort.types import Json, NetworkModel
 
@@ -44,15 +47,13 @@ class _FromPixels(nn.Module):
         return soft_BK, features_BD
 
 
-def export_onnx(folder: RunFolder, out: Path) -> Path:
-    """Write the model of a finished run as one ONNX file."""
+def onnx_file(folder: RunFolder, labels: RunLabels) -> Callable[[IO[bytes]], object]:
+    """Prepare the model of a finished run, which knows the clusters of the method and no corrections."""
+    del labels
     try:
         import onnx
     except ImportError:
         raise missing_extra("onnx", "--to onnx", "onnx") from None
-    folder.require_finished()  # an unfinished run has no model
-    if out.resolve().parent == folder.path.resolve():
-        raise InvalidInput(f"{out} would lie among the files of the run. Expected another place. Choose another --out.")
     model = load_model(folder, torch.device("cpu"))
     if not isinstance(model, NetworkModel):
         raise InvalidInput(
@@ -64,8 +65,7 @@ def export_onnx(folder: RunFolder, out: Path) -> Path:
     for key, value in _metadata(folder, spec).items():
         graph.metadata_props.add(key=key, value=value)
     onnx.checker.check_model(graph)
-    write_whole(out, lambda file: file.write(graph.SerializeToString()))
-    return out
+    return lambda file: file.write(graph.SerializeToString())
 
 
 def _traced(network: nn.Module, spec: ImageSpec) -> bytes:

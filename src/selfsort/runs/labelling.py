@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from selfsort.errors import InvalidInput
-from selfsort.explore.edits import Edit, Mark, Merge, Move, Rename, Split
+from selfsort.runs.edits import Edit, Mark, Merge, Move, Rename, Split
 from selfsort.types import I64
 
 Bools = npt.NDArray[np.bool_]

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from selfsort.errors import CannotWrite, InvalidInput
-from selfsort.explore.edits import Edit, Mark, Move, Rename
-from selfsort.explore.journal import FILE, Journal
+from selfsort.runs.edits import Edit, Mark, Move, Rename
+from selfsort.runs.journal import FILE, Journal
 
 
 @pytest.fixture

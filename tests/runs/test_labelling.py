@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from selfsort.errors import InvalidInput
-from selfsort.explore.edits import Edit, Mark, Merge, Move, Rename, Split
-from selfsort.explore.labelling import Labelling
+from selfsort.runs.edits import Edit, Mark, Merge, Move, Rename, Split
+from selfsort.runs.labelling import Labelling
 
 
 def labelling() -> Labelling:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from selfsort.errors import InvalidInput
-from selfsort.explore.edits import Edit, Mark, Merge, Move, Rename, Split, from_json, kind_of, to_json
+from selfsort.runs.edits import Edit, Mark, Merge, Move, Rename, Split, from_json, kind_of, to_json
 
 EVERY_KIND: list[Edit] = [
     Rename(3, "cats & <dogs>"),

@@ -2,7 +2,8 @@
 
 An edit is committed and on the disk before anyone is told that it was made, so a server that is killed loses nothing
 that it has confirmed. The file holds edits in their order; undone ones stay until a new edit takes their place.
-While it is open it is locked: two servers over one run would not see each other's edits.
+While it is open it is locked: two servers over one run would not see each other's edits. Whoever only reads works on
+the bytes of the file in memory: that needs no lock, makes no file, and asks nobody to close the page first.
 
 A stranger's edits are looked at before SQLite is, because SQLite repairs a database before anyone can ask it anything:
 it rolls back the journal beside it, and then removes the file that the last bytes of the journal name, whichever that
@@ -20,16 +21,21 @@ import json
 import os
 import sqlite3
 import stat
+import time
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
 from selfsort.errors import CannotWrite, InvalidInput
-from selfsort.explore.edits import Edit, from_json, kind_of, to_json
+from selfsort.runs.edits import Edit, from_json, kind_of, to_json
 
 FILE = "edits.sqlite"
 VERSION = 1
 
+_MOST_BYTES = 2**28
+"""Larger edits are read from the disk and not in memory."""
+_TRIES = 5
 _JOURNAL_MAGIC = bytes.fromhex("d9d505f920a163d7")
 
 _SCHEMA = (
@@ -68,8 +74,7 @@ class Journal:
         except sqlite3.Error as error:
             raise _cannot_write(path, error) from error
         try:
-            for pragma in ("trusted_schema=OFF", "cell_size_check=ON", "locking_mode=EXCLUSIVE", "synchronous=FULL"):
-                connection.execute(f"PRAGMA {pragma}")
+            _set(connection, "trusted_schema=OFF", "cell_size_check=ON", "locking_mode=EXCLUSIVE", "synchronous=FULL")
             connection.execute("BEGIN EXCLUSIVE")
             _begin_or_check(connection, path, digest(run / "labels.csv"))
             connection.execute("COMMIT")
@@ -84,8 +89,7 @@ class Journal:
     def entries(self) -> list[Entry]:
         """Return all edits, oldest first; undone ones come last."""
         try:
-            found = self._connection.execute("SELECT id, kind, detail, made_at, is_undone FROM edit ORDER BY id")
-            return [_entry(row) for row in found.fetchall()]
+            return _entries(self._connection)
         except sqlite3.Error as error:
             raise _explain(self._path, error) from error
 
@@ -145,6 +149,70 @@ class _Transaction:
             self._connection.execute("ROLLBACK")
 
 
+def read_entries(run: Path) -> list[Entry]:
+    """Return the edits of a run folder, oldest first, without touching a file; none if nobody has edited it.
+
+    Only where a kill has left half an edit is the file opened, and the half taken back.
+    """
+    path = run / FILE
+    if not os.path.lexists(path):
+        return []
+    _refuse_traps(path)
+    content = _whole_content(path)
+    if content is None:
+        journal = Journal.open(run)
+        try:
+            return journal.entries()
+        finally:
+            journal.close()
+    if not content:  # begun, and killed before the first write
+        return []
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        try:
+            connection.deserialize(content)
+            _set(connection, "trusted_schema=OFF", "cell_size_check=ON")
+            if not _schema_of(connection):
+                return []
+            _check(connection, path, digest(run / "labels.csv"))
+            return _entries(connection)
+        except sqlite3.Error as error:
+            raise _explain(path, error) from error
+
+
+def _whole_content(path: Path) -> bytes | None:
+    """Return the bytes of a database between two transactions; None if there is half a one, or if it is too large."""
+    journal = Path(f"{path}-journal")
+    try:
+        for _ in range(_TRIES):
+            before = path.stat()
+            if before.st_size > _MOST_BYTES:
+                return None
+            is_hot = _bytes_at(journal, 0, os.SEEK_SET) == _JOURNAL_MAGIC
+            content = path.read_bytes()
+            after = path.stat()
+            is_hot |= _bytes_at(journal, 0, os.SEEK_SET) == _JOURNAL_MAGIC
+            if not is_hot and (before.st_mtime_ns, before.st_size) == (after.st_mtime_ns, after.st_size):
+                return content
+            time.sleep(0.02)  # the page may be writing an edit just now
+    except OSError as error:
+        raise _damaged(path, error.strerror or str(error)) from error
+    return None
+
+
+def _set(connection: sqlite3.Connection, *pragmas: str) -> None:
+    for pragma in pragmas:
+        connection.execute(f"PRAGMA {pragma}")
+
+
+def _schema_of(connection: sqlite3.Connection) -> list[str]:
+    return [row[0] for row in connection.execute("SELECT sql FROM sqlite_schema ORDER BY rootpage")]
+
+
+def _entries(connection: sqlite3.Connection) -> list[Entry]:
+    found = connection.execute("SELECT id, kind, detail, made_at, is_undone FROM edit ORDER BY id")
+    return [_entry(row) for row in found.fetchall()]
+
+
 def digest(path: Path) -> str:
     """Return the sha256 of a file."""
     with path.open("rb") as file:
@@ -185,16 +253,19 @@ def _bytes_at(path: Path, offset: int, whence: int) -> bytes:
 def _begin_or_check(connection: sqlite3.Connection, path: Path, labels: str) -> None:
     if connection.execute("PRAGMA journal_mode").fetchone()[0] != "delete":  # what was rolled back may have changed it
         raise _keeps_log(path)
-    found = [row[0] for row in connection.execute("SELECT sql FROM sqlite_schema ORDER BY rootpage")]
-    if not found:
+    if not _schema_of(connection):
         for statement in _SCHEMA:
             connection.execute(statement)
         connection.execute("INSERT INTO origin VALUES (?)", (labels,))
         connection.execute(f"PRAGMA user_version = {VERSION}")
         return
+    _check(connection, path, labels)
+
+
+def _check(connection: sqlite3.Connection, path: Path, labels: str) -> None:
     version = connection.execute("PRAGMA user_version").fetchone()[0]
     # Word for word, so that no trigger or view of a stranger's file is ever run.
-    if tuple(found) != _SCHEMA or version != VERSION:
+    if tuple(_schema_of(connection)) != _SCHEMA or version != VERSION:
         raise _damaged(path, f"it has another form, version {version}")
     if connection.execute("PRAGMA quick_check").fetchone()[0] != "ok":
         raise _damaged(path, "SQLite finds it damaged")

@@ -1,0 +1,55 @@
+"""What a finished run can be turned into: one table for the command line and for the page of `selfsort explore`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, TypeAlias
+
+from selfsort.errors import InvalidInput
+from selfsort.runs.export.csv import csv_file
+from selfsort.runs.export.folders import export_folders
+from selfsort.runs.export.npz import npz_file
+from selfsort.runs.folder import RunFolder, write_whole
+from selfsort.runs.labels import RunLabels
+
+Fill: TypeAlias = Callable[[IO[bytes]], object]
+
+
+@dataclass(frozen=True)
+class Exporter:
+    """One form of a run for other programs."""
+
+    ending: str
+    """Put after the name of the run where nobody names a place."""
+    prepare: Callable[[RunFolder, RunLabels], Fill] | None
+    """Does all that can be refused, and returns what fills a file; None for folders, which are no file."""
+
+
+def _onnx_file(folder: RunFolder, labels: RunLabels) -> Fill:
+    from selfsort.runs.export.onnx import onnx_file  # needs torch, as no other exporter does
+
+    return onnx_file(folder, labels)
+
+
+EXPORTERS: dict[str, Exporter] = {
+    "csv": Exporter(".csv", csv_file),
+    "folders": Exporter("-folders", None),
+    "npz": Exporter(".npz", npz_file),
+    "onnx": Exporter(".onnx", _onnx_file),
+}
+
+
+def export_run(folder: RunFolder, labels: RunLabels, to: str, out: Path | None = None, *, link: bool = False) -> Path:
+    """Write one export and return its place: `out`, or one here named after the run."""
+    exporter = EXPORTERS[to]
+    place = out or Path(f"{folder.path.resolve().name}{exporter.ending}")
+    if exporter.prepare is None:
+        return export_folders(folder, place, labels, link=link, is_numbered=out is None)
+    if place.resolve().parent == folder.path.resolve():
+        raise InvalidInput(
+            f"{place} would lie among the files of the run. Expected another place. Choose another --out."
+        )
+    write_whole(place, exporter.prepare(folder, labels))
+    return place
