@@ -214,7 +214,7 @@ class TestResume:
         def refuse(*arguments: Any, **options: Any) -> Iterator[Any]:
             raise InvalidInput("these images are too dull.")
 
-        monkeypatch.setitem(registry.METHODS, "toy", replace(TOY, train=refuse))
+        monkeypatch.setitem(registry.OWN, "toy", replace(TOY, train=refuse))
         ready = start(request_for(npz), tmp_path / "run")
         (tmp_path / "run" / "thesis.txt").write_text("all of it")
         before = files_of(tmp_path / "run")
