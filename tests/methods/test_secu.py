@@ -204,7 +204,7 @@ class TestViews:
     def test_gray_images_are_not_mirrored_unless_asked(self) -> None:
         config = SeCuConfig(n_clusters=10, rotate=5.0)
         assert not any(isinstance(step, Flip) for policy in view_policies((16, 16, 1), config) for step in policy)
-        asked = view_policies((16, 16, 1), replace(config, flip="on"))
+        asked = view_policies((16, 16, 1), replace(config, flip=True))
         assert all(any(isinstance(step, Flip) for step in policy) for policy in asked)
         assert isinstance(asked[0][0], Affine)
         assert not any(isinstance(step, Solarise) for step in asked[0])
@@ -285,7 +285,7 @@ class TestTraining:
             {"centre_update": "cross_entropy"},
             {"centre_schedule": "cosine"},
             {"with_predictor": True, "optimizer": "lars"},
-            {"flip": "on", "rotate": 10.0, "solarise": 0.0},
+            {"flip": True, "rotate": 10.0, "solarise": 0.0},
         ],
         ids=str,
     )

@@ -220,7 +220,7 @@ _SELF_LABEL: tuple[Recipe, ...] = (
 _DAC_SOURCE = "Chang et al. 2017: {}"
 
 # What the scripts for natural images have in common, beside the network and the thresholds.
-_DAC_SCRIPT: dict[str, Any] = {"inner_epochs": 10, "repeats": 2, "batch_size": 32, "aux_weight": 10.0, "flip": "on"}
+_DAC_SCRIPT: dict[str, Any] = {"inner_epochs": 10, "repeats": 2, "batch_size": 32, "aux_weight": 10.0, "flip": True}
 _DAC_STRONG: dict[str, Any] = {"rotate": 20.0, "translate": 0.18, "zoom": 0.15, "channel_shift": 0.1}
 _DAC_STAR: dict[str, Any] = {"thresholds": "single", "single_start": 0.99, "single_end": 0.75, "epochs": 50}
 _DAC_CIFAR = _DAC_SCRIPT | _DAC_STAR | _DAC_STRONG | {"arch": "code-cifar"}
