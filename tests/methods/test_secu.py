@@ -195,9 +195,9 @@ class TestSchedule:
 class TestViews:
     def test_what_is_published(self) -> None:
         first, second = view_policies((32, 32, 3), SeCuConfig(n_clusters=10))
-        assert [type(step).__name__ for step in first] == ["ResizedCrop", "ColourJitter", "Greyscale", "Blur", "Flip"]
+        assert [type(step).__name__ for step in first] == ["ResizedCrop", "ColourJitter", "Grayscale", "Blur", "Flip"]
         assert [type(step).__name__ for step in second] == [
-            *("ResizedCrop", "ColourJitter", "Greyscale", "Blur", "Solarise", "Flip")
+            *("ResizedCrop", "ColourJitter", "Grayscale", "Blur", "Solarise", "Flip")
         ]
         assert [first[3].p, second[3].p, second[4].p, first[1].p] == pytest.approx([1.0, 0.1, 0.2, 0.8])
 

@@ -33,7 +33,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from selfsort import distributed
-from selfsort.augment.policy import Affine, Blur, ColourJitter, Flip, Greyscale, Policy, ResizedCrop, Solarise, augment
+from selfsort.augment.policy import Affine, Blur, ColourJitter, Flip, Grayscale, Policy, ResizedCrop, Solarise, augment
 from selfsort.config import Config, setting
 from selfsort.errors import invalid
 from selfsort.learning.batches import PixelTensor, shuffled_batches
@@ -228,7 +228,7 @@ def view_policies(shape: tuple[int, int, int], config: SeCuConfig) -> tuple[Poli
     start += (
         ResizedCrop(size=round(math.sqrt(height * width)), scale=(config.crop_min, 1.0)),
         ColourJitter(brightness=0.4, contrast=0.4, saturation=0.2, hue=0.1, p=config.jitter),
-        Greyscale(p=0.2 if channels == 3 else 0.0),
+        Grayscale(p=0.2 if channels == 3 else 0.0),
     )
     end: Policy = (Flip(),) if is_mirrored else ()
     first = (*start, Blur(sigma=(0.1, 2.0), p=config.blur), *end)
