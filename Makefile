@@ -8,18 +8,24 @@ EXTRAS := dev approx umap explore onnx heic datasets
 # Not in the lock: torch, and what only a Python inside a browser needs.
 OMIT := torch httpx2-jsfetch
 SUPPLY := $(VENV)-supply
+LOWEST := $(VENV)-lowest
+PROBE := $(VENV)-probe
 DOCS := $(VENV)-docs
 UV_COMPILE := $(SUPPLY)/bin/uv pip compile --quiet --universal --generate-hashes --no-annotate \
 	--custom-compile-command "make lock"
 
-.PHONY: demo test test-floats test-slow test-browser fuzz explorer check format bench lock licences sbom docs clean
+.PHONY: demo test test-floats test-slow test-lowest test-wheel test-browser fuzz explorer check format bench lock licences sbom docs clean
 
 demo: $(VENV)/.installed            ## cluster real images end to end and write a report
 	$(BIN)/selfsort demo
 
-# Two workers of one thread each: with two threads each they wait for each other most of the time.
+# Two workers of one thread each, whoever makes the threads: with two threads each they wait for each other most of the
+# time. A worker that has nothing left takes over tests of the other.
+ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 NUMBA_NUM_THREADS=1
+TWO_WORKERS := -m pytest -q -n 2 --dist worksteal
+QUICK := "not slow and not gpu and not browser"
 test: $(VENV)/.installed            ## the test suite
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 -m "not slow and not gpu and not browser"
+	$(ONE_THREAD) $(BIN)/python $(TWO_WORKERS) -m $(QUICK)
 
 # What an older processor would add in another order; and one thread or two, that do not spin where others need the core.
 FLOATS := OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest -qq -m floats tests
@@ -30,7 +36,23 @@ test-floats: $(VENV)/.installed     ## the tests that depend on rounding, as fou
 	OMP_NUM_THREADS=1 ATEN_CPU_CAPABILITY=default ONEDNN_MAX_CPU_ISA=SSE41 $(FLOATS)
 
 test-slow: $(VENV)/.installed       ## the tests that train for minutes
-	$(BIN)/python -m pytest -q -m "slow and not gpu and not browser"
+	$(ONE_THREAD) $(BIN)/python $(TWO_WORKERS) -m "slow and not gpu and not browser"
+
+# With an editable install, a file that the wheel lacks would not be missed. Here there is nothing but the wheel and what
+# it asks for, and no folder of ours.
+test-wheel: $(VENV)/.installed      ## the wheel alone, without extras, in an empty environment: its demo
+	rm -rf $(PROBE) && $(PYTHON) -m venv $(PROBE)
+	$(BIN)/hatchling build -t wheel -d $(abspath $(PROBE))/dist
+	$(PROBE)/bin/python $(PIP_INSTALL) -c constraints.txt torch==2.13.0
+	$(PROBE)/bin/python $(PIP_INSTALL) -c constraints.txt $(PROBE)/dist/*.whl
+	cd $(PROBE) && env -u PYTHONPATH bin/selfsort demo
+	rm -rf $(PROBE)
+
+# The floats of other versions differ, what the supply tests ask for is the lock, and old versions warn about new ones below
+# them: here no warning is an error.
+test-lowest: $(LOWEST)/.installed   ## the suite with the oldest versions that pyproject.toml allows (torch stays)
+	$(ONE_THREAD) PYTHONPATH=src $(LOWEST)/bin/python $(TWO_WORKERS) -m $(QUICK)" and not floats" -o filterwarnings=default \
+		--ignore tests/test_supply.py tests
 
 test-browser: $(VENV)/.installed    ## the report and the explorer in a real browser
 	command -v chromium > /dev/null && command -v chromedriver > /dev/null || apt-get install --yes --no-install-recommends chromium chromium-driver
@@ -98,5 +120,15 @@ $(DOCS)/.installed: supply/docs.lock
 	$(DOCS)/bin/python $(PIP_INSTALL) $(LOCKED) -r supply/docs.lock
 	touch $@
 
+# uv finds the oldest versions together; the tools of the tests are as new as these let them be.
+$(LOWEST)/.installed: pyproject.toml $(SUPPLY)/.installed
+	$(PYTHON) -m venv $(LOWEST)
+	echo torch==2.13.0 | $(SUPPLY)/bin/uv pip compile --quiet --resolution lowest-direct --only-binary :all: --no-annotate \
+		pyproject.toml - $(addprefix --extra ,$(filter-out dev,$(EXTRAS))) --no-emit-package torch -o $(LOWEST)/lowest.txt
+	$(SUPPLY)/bin/uv pip install --quiet --python $(LOWEST)/bin/python --only-binary :all: -r $(LOWEST)/lowest.txt \
+		pytest pytest-xdist hypothesis httpx schemathesis selenium
+	$(LOWEST)/bin/python $(PIP_INSTALL) torch==2.13.0
+	touch $@
+
 clean:
-	rm -rf $(VENV) $(SUPPLY) $(DOCS) build dist
+	rm -rf $(VENV) $(SUPPLY) $(DOCS) $(LOWEST) $(PROBE) build dist

@@ -26,6 +26,7 @@ class Everything(Config):
     window: tuple[int, float] = setting((3, 0.5), "size and overlap")
     blocks: tuple[tuple[int, int], ...] = setting(((1, 2),), "nested")
     is_fast: bool = setting(False, "skip the slow part")
+    mirror: Literal["auto"] | bool = setting("auto", "mirror images")
     name: str | None = setting(None, "a label")
 
 
@@ -43,9 +44,9 @@ class Everything(Config):
         ("widths=8, 16,", (8, 16)),
         ("widths=", ()),
         ("window=5,1", (5, 1.0)),
-        ("is_fast=true", True),
-        ("is_fast=OFF", False),
-        ("is_fast=1", True),
+        *((f"{name}={word}", True) for name in ("is_fast", "mirror") for word in ("yes", "true", "1", "on", "YES")),
+        *((f"{name}={word}", False) for name in ("is_fast", "mirror") for word in ("no", "false", "0", "OFF")),
+        ("mirror=auto", "auto"),
         ("name=a=b", "a=b"),
         ("name=None", None),
     ],
@@ -75,7 +76,9 @@ def test_words_become_typed_values(word: str, value: object) -> None:
             "widths must be a comma-separated list (a whole number, ...); got '8,x'. Its default is 50,100.",
         ),
         ("window=5", "window must be a comma-separated list (a whole number, a finite number); got '5'"),
-        ("is_fast=yes", "is_fast must be true or false; got 'yes'. Its default is false."),
+        ("is_fast=ja", "is_fast must be yes or no; got 'ja'. Its default is no."),
+        ("is_fast=auto", "is_fast must be yes or no; got 'auto'. Its default is no."),
+        ("mirror=ja", "mirror must be auto or yes or no; got 'ja'. Its default is auto."),
         ("epoch=3", "a setting's name must be one that Everything has; got 'epoch'. Did you mean epochs?"),
         ("zzzz=3", "Known settings: n_clusters, epochs, rate"),
         ("=3", "got ''"),
@@ -115,6 +118,8 @@ def test_the_last_of_two_words_wins() -> None:
         ("window", [1, 2, 3]),
         ("blocks", [[1, 2, 3]]),
         ("is_fast", 1),
+        ("is_fast", "ja"),
+        ("mirror", 0.5),
         ("name", 5),
     ],
 )
@@ -142,6 +147,7 @@ def test_stored_settings_may_be_older_but_not_unknown_or_empty() -> None:
         widths=st.lists(st.integers(0, 9)).map(tuple),
         blocks=st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9))).map(tuple),
         is_fast=st.booleans(),
+        mirror=st.booleans() | st.just("auto"),
         name=st.none() | st.text(),
     )
 )
@@ -152,6 +158,11 @@ def test_settings_survive_json(config: Everything) -> None:
 def test_json_that_writes_whole_floats_as_integers_gives_floats_back() -> None:
     config = Everything.from_json({"n_clusters": 3, "rate": 1, "decay": 2, "window": [3, 1]})
     assert [type(value) for value in (config.rate, config.decay, config.window[1])] == [float] * 3
+
+
+def test_older_json_that_writes_booleans_as_words_gives_booleans_back() -> None:
+    config = Everything.from_json({"n_clusters": 3, "is_fast": "yes", "mirror": "off", "name": "no"})
+    assert (config.is_fast, config.mirror, config.name) == (True, False, "no")
 
 
 def test_a_subclass_check_speaks_in_the_house_sentence() -> None:
@@ -181,7 +192,7 @@ def test_every_setting_is_described_as_it_is_typed() -> None:
         "passes over the images",
         "paper",
     )
-    assert (rows["decay"].default, rows["is_fast"].default, rows["widths"].default) == ("none", "false", "50,100")
+    assert (rows["decay"].default, rows["is_fast"].default, rows["widths"].default) == ("none", "no", "50,100")
     assert rows["rate"].source == "code"
     assert rows["name"].source == "ours"
     for name in set(rows) - {"n_clusters", "blocks"}:  # a nested list cannot be typed as one word

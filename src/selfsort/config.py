@@ -115,14 +115,23 @@ def describe(config: type[Settings]) -> list[SettingInfo]:
     ]
 
 
+def written(value: object) -> str:
+    """Write one value the way `--set` reads it.
+
+    >>> written(True), written(None), written(0.5)
+    ('yes', 'none', '0.5')
+    """
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "none" if value is None else str(value)
+
+
 def _show(declared: Field[Any]) -> str:
     """Write a default the way `--set` reads it."""
     value = declared.default
     if value is MISSING:
         return "required"
-    if isinstance(value, tuple):
-        return ",".join(map(str, value))
-    return str(value).lower() if value is None or isinstance(value, bool) else str(value)
+    return ",".join(map(written, value)) if isinstance(value, tuple) else written(value)
 
 
 def _unknown(config: type[Settings], name: str) -> InvalidInput:
@@ -182,7 +191,7 @@ def _to_lists(value: Any) -> Any:
 
 
 def _from_lists(value: Any, hint: Any) -> Any:
-    """JSON knows no tuples, and some tools write 1.0 as 1; give a field back what it declares."""
+    """JSON knows no tuples, some tools write 1.0 as 1, older runs hold "yes"; give a field back what it declares."""
     choices = _choices(hint)
     if isinstance(value, list | tuple):
         declared = next((choice for choice in choices if get_origin(choice) is tuple), None)
@@ -190,10 +199,18 @@ def _from_lists(value: Any, hint: Any) -> Any:
         return tuple(value) if items is None else tuple(map(_from_lists, value, items))
     if isinstance(value, int) and _is_number(value) and float in choices and int not in choices:
         return float(value)
+    if isinstance(value, str) and bool in choices:
+        return _BOOLEANS.get(value.lower(), value)
     return value
 
 
 _NO_SUCH_VALUE = object()
+
+_BOOLEANS = {
+    **dict.fromkeys(("yes", "true", "on", "1"), True),
+    **dict.fromkeys(("no", "false", "off", "0"), False),
+}
+"""Every way to say it; we ourselves write yes and no."""
 
 
 def _parse(text: str, hint: Any) -> Any:
@@ -215,7 +232,7 @@ def _parse_one(text: str, choice: Any) -> Any:
         parsed = None if items is None else tuple(map(_parse_one, parts, items))
         return None if parsed is None or None in parsed else parsed
     if choice is bool:
-        return {"true": True, "false": False, "on": True, "off": False, "1": True, "0": False}.get(text.lower())
+        return _BOOLEANS.get(text.lower())
     if choice is str:
         return text
     if choice in (int, float):
@@ -228,7 +245,7 @@ def _parse_one(text: str, choice: Any) -> Any:
 
 
 def _spell(hint: Any) -> str:
-    names = {int: "a whole number", float: "a finite number", bool: "true or false", str: "a text", type(None): "none"}
+    names = {int: "a whole number", float: "a finite number", bool: "yes or no", str: "a text", type(None): "none"}
     parts = []
     for choice in _choices(hint):
         origin = get_origin(choice)

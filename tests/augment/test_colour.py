@@ -21,7 +21,7 @@ from selfsort.augment.policy import (
     ChannelShift,
     ColourJitter,
     Equalise,
-    Greyscale,
+    Grayscale,
     Posterise,
     Sharpness,
     Solarise,
@@ -92,7 +92,7 @@ class TestColour:
     def test_gray_is_pillows(self, channels: int) -> None:
         given = batch(channels=channels)
         mode = "RGB" if channels == 3 else "L"
-        assert_like_pillow(Greyscale()(given, seeded()), given, lambda image: image.convert("L").convert(mode), atol=1)
+        assert_like_pillow(Grayscale()(given, seeded()), given, lambda image: image.convert("L").convert(mode), atol=1)
 
     @pytest.mark.parametrize("channels", [1, 3])
     def test_channel_shift(self, channels: int) -> None:

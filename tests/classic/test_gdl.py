@@ -90,7 +90,7 @@ def test_shapes_are_told_apart(graph: str) -> None:
 
 @pytest.mark.parametrize(
     ("graph", "centre", "expected"),
-    [("global", "auto", False), ("local", "auto", True), ("global", "yes", True), ("local", "no", False)],
+    [("global", "auto", False), ("local", "auto", True), ("global", True, True), ("local", False, False)],
 )
 def test_when_pixels_are_centred(graph: Any, centre: Any, expected: bool) -> None:
     assert wants_centred(GDLConfig(n_clusters=2, graph=graph, centre=centre)) is expected

@@ -61,7 +61,7 @@ class TestCentroidRule:
 
     def test_centred_pixels_are_centred_again_for_new_images(self) -> None:
         images, _ = shapes(20, size=12, n_classes=3)
-        result = fitted(kmeans.METHOD, images, 3, centre="yes")
+        result = fitted(kmeans.METHOD, images, 3, centre=True)
         again = CentroidModel(result.model).apply(images.subset(slice(4, 9)))
         np.testing.assert_array_equal(again.features, result.features[4:9])
         np.testing.assert_array_equal(again.labels, result.labels[4:9])

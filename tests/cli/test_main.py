@@ -271,7 +271,7 @@ class TestFit:
         done = selfsort("fit", photos, "--clusters", 3, "--method", "kmeans", *words, "--out", "run")
         assert done.code == 0, done.err
         config = RunFolder.open("run").config
-        assert config["settings"] == {"n_clusters": 3, "centre": "no", "n_restarts": 2, "max_iterations": 5}
+        assert config["settings"] == {"n_clusters": 3, "centre": False, "n_restarts": 2, "max_iterations": 5}
         assert config["image"] == {"height": 8, "width": 8, "channels": 1, "fit": "pad"}
         assert config["seed"] == 3
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
-
 from selfsort.data.options import Reading
 from selfsort.runs.folder import RunFolder
 from selfsort.runs.launch import Request, start
@@ -22,7 +20,3 @@ def fitted(source: Path, out: Path, clusters: int = 3, **reading: object) -> Run
 def labels_of(folder: RunFolder) -> list[int]:
     found: list[int] = folder.label_table().labels.tolist()
     return found
-
-
-def rows_in(labels: list[int], cluster: int) -> list[int]:
-    return np.flatnonzero(np.array(labels) == cluster).tolist()

@@ -174,7 +174,7 @@ class TestEquations:
         assert [type(step) for step in colour] == [Flip, RandomOps, CutOut]
         assert [type(step) for step in gray] == [RandomOps, CutOut]
         assert (colour[2], gray[1]) == (CutOut(size=16), CutOut(size=8))
-        assert strong_policy((16, 16, 1), replace(QUICK, cutout=0, flip="on"))[0] == Flip()
+        assert strong_policy((16, 16, 1), replace(QUICK, cutout=0, flip=True))[0] == Flip()
 
     def test_a_new_network_says_what_the_old_one_said(self) -> None:
         x = torch.rand(5, 1, 8, 8)
@@ -249,7 +249,7 @@ class TestTraining:
         np.testing.assert_array_equal(taken[-1].labels, BlotModel().apply(images).labels)
 
     @pytest.mark.parametrize(
-        "variant", [{"balanced": True}, {"optimizer": "adam", "lr": 1e-3}, {"flip": "on"}], ids=str
+        "variant", [{"balanced": True}, {"optimizer": "adam", "lr": 1e-3}, {"flip": True}], ids=str
     )
     def test_variants_are_settings(self, variant: dict[str, Any]) -> None:
         images, _ = blots()

@@ -275,8 +275,8 @@ class TestViews:
         moved = Affine(rotate=10.0, translate=0.1, zoom=(0.95, 1.05))
         assert view_policy(config, 1) == (moved, ChannelShift(amount=0.05))
         assert view_policy(config, 3) == (moved, ChannelShift(amount=0.05), Flip())
-        assert view_policy(replace(config, flip="on"), 1)[-1] == Flip()
-        assert view_policy(replace(config, flip="off", rotate=0, translate=0, zoom=0, channel_shift=0), 3) == ()
+        assert view_policy(replace(config, flip=True), 1)[-1] == Flip()
+        assert view_policy(replace(config, flip=False, rotate=0, translate=0, zoom=0, channel_shift=0), 3) == ()
 
     def test_parts_are_even(self) -> None:
         assert [len(part) for part in dac.evenly(torch.arange(1033), 128)] == [130] + [129] * 7
@@ -310,7 +310,7 @@ class TestTraining:
             {"restraint": False},
             {"centre": False, "bn_targets": "running"},
             {"bn_eval": "batch"},
-            {"arch": "code-cifar", "flip": "on"},
+            {"arch": "code-cifar", "flip": True},
         ],
     )
     def test_every_variant_trains_and_predicts_its_labels(self, pictures: Images, changed: dict[str, Any]) -> None:

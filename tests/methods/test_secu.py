@@ -195,16 +195,16 @@ class TestSchedule:
 class TestViews:
     def test_what_is_published(self) -> None:
         first, second = view_policies((32, 32, 3), SeCuConfig(n_clusters=10))
-        assert [type(step).__name__ for step in first] == ["ResizedCrop", "ColourJitter", "Greyscale", "Blur", "Flip"]
+        assert [type(step).__name__ for step in first] == ["ResizedCrop", "ColourJitter", "Grayscale", "Blur", "Flip"]
         assert [type(step).__name__ for step in second] == [
-            *("ResizedCrop", "ColourJitter", "Greyscale", "Blur", "Solarise", "Flip")
+            *("ResizedCrop", "ColourJitter", "Grayscale", "Blur", "Solarise", "Flip")
         ]
         assert [first[3].p, second[3].p, second[4].p, first[1].p] == pytest.approx([1.0, 0.1, 0.2, 0.8])
 
     def test_gray_images_are_not_mirrored_unless_asked(self) -> None:
         config = SeCuConfig(n_clusters=10, rotate=5.0)
         assert not any(isinstance(step, Flip) for policy in view_policies((16, 16, 1), config) for step in policy)
-        asked = view_policies((16, 16, 1), replace(config, flip="on"))
+        asked = view_policies((16, 16, 1), replace(config, flip=True))
         assert all(any(isinstance(step, Flip) for step in policy) for policy in asked)
         assert isinstance(asked[0][0], Affine)
         assert not any(isinstance(step, Solarise) for step in asked[0])
@@ -285,7 +285,7 @@ class TestTraining:
             {"centre_update": "cross_entropy"},
             {"centre_schedule": "cosine"},
             {"with_predictor": True, "optimizer": "lars"},
-            {"flip": "on", "rotate": 10.0, "solarise": 0.0},
+            {"flip": True, "rotate": 10.0, "solarise": 0.0},
         ],
         ids=str,
     )

@@ -106,6 +106,13 @@ def test_the_settings_of_a_stored_run() -> None:
     assert stored["settings"] == {"n_clusters": 3, "starts": 2, "shift": 0.1}
 
 
+def test_booleans_that_were_stored_as_words() -> None:
+    stored = {"method": "kmeans", "settings": {"n_clusters": 3, "centre": "no", "flip": "on", "graph": "no"}}
+    assert update_config(stored)["settings"] == {"n_clusters": 3, "centre": False, "flip": True, "graph": "no"}
+    stored["settings"] = {"n_clusters": 3, "centre": [1], "flip": "auto"}
+    assert update_config(stored) == stored
+
+
 def test_a_stranger_may_write_anything() -> None:
     config = {"method": "dac", "settings": {"n_clusters": 3}, "improve": [1]}
     assert update_config(config)["improve"] == [1]

@@ -24,7 +24,7 @@ TINY = {"epochs": 1, "width": 4, "pool_size": 9, "batch_size": 6, "inner_epochs"
 def test_settings_beat_the_recipe_and_unknown_ones_name_the_nearest() -> None:
     kmeans = find_method("kmeans")
     settled = settle(kmeans, 4, {"n_restarts": 2}, shape=(8, 8, 1), device=CPU)
-    assert settled.config.to_json() == {"n_clusters": 4, "centre": "no", "n_restarts": 2, "max_iterations": 0}
+    assert settled.config.to_json() == {"n_clusters": 4, "centre": False, "n_restarts": 2, "max_iterations": 0}
     assert settled.choice.reason.startswith("chosen")
     with pytest.raises(InvalidInput, match=r"got 'n_restart'. Did you mean n_restarts\?"):
         settle(kmeans, 4, {"n_restart": 2}, shape=(8, 8, 1), device=CPU)

@@ -111,7 +111,7 @@ def turn_hue(x_B3HW: Tensor, turn_B: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Greyscale(Primitive):
+class Grayscale(Primitive):
     """Make colours gray; the number of channels stays."""
 
     def change(self, x_BCHW: Tensor, generator: torch.Generator) -> Tensor:

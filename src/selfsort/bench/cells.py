@@ -24,6 +24,7 @@ from typing import Any
 
 from selfsort import __version__
 from selfsort.bench.datasets import DATASETS, read
+from selfsort.config import written
 from selfsort.errors import SelfsortError, TrainingFailed
 from selfsort.types import Json
 
@@ -99,12 +100,8 @@ class Cell:
 
 def label(method: str, settings: Mapping[str, Any]) -> str:
     """Name a method with the settings that were changed."""
-    said = ", ".join(f"{key}={_spell(value)}" for key, value in settings.items())
+    said = ", ".join(f"{key}={written(value)}" for key, value in settings.items())
     return f"{method} ({said})" if said else method
-
-
-def _spell(value: Any) -> str:
-    return ("yes" if value else "no") if isinstance(value, bool) else str(value)
 
 
 def digest(values: Mapping[str, Any]) -> str:

@@ -43,7 +43,7 @@ class GDLConfig(Config):
     doubling: bool = setting(
         False, "double sigma^2 until each image's nearest neighbour has a weight of 1e-5 (global graph)", "code"
     )
-    centre: Literal["auto", "yes", "no"] = setting(
+    centre: Literal["auto"] | bool = setting(
         "auto",
         "subtract the mean image first; auto: for the local graph only. Features of a run stay as they are",
         "2nd",

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -61,15 +61,15 @@ class ClusterFeatures(Protocol):
 class PixelConfig(Config):
     """Settings of a method that sees pixels without a graph of its own."""
 
-    centre: Literal["yes", "no"] = setting(
-        "no", "subtract the mean image first; some published rows were made so. Features of a run stay as they are"
+    centre: bool = setting(
+        False, "subtract the mean image first; some published rows were made so. Features of a run stay as they are"
     )
 
 
 def wants_centred(config: Config) -> bool:
     """Say whether a method, so set, wants the mean image subtracted before rows are scaled to unit length."""
-    centre = getattr(config, "centre", "no")
-    return bool(centre == "yes" or (centre == "auto" and getattr(config, "graph", "") == "local"))
+    centre = getattr(config, "centre", False)
+    return getattr(config, "graph", "") == "local" if centre == "auto" else bool(centre)
 
 
 def pixel_features(images: Images, mean: F32 | None = None) -> F32:

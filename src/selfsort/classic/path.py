@@ -61,7 +61,7 @@ class PathConfig(Config):
     z: float = setting(0.01, "factor that each step of a walk costs", "code")
     graph: Literal["global", "local"] = setting("global", "one affinity width for all images, or one for each", "code")
     doubling: bool = setting(False, "double sigma^2 until each image's nearest neighbour has a weight of 1e-5", "code")
-    centre: Literal["auto", "yes", "no"] = setting(
+    centre: Literal["auto"] | bool = setting(
         "auto",
         "subtract the mean image first; auto: for the local graph only. Features of a run stay as they are",
         "2nd",

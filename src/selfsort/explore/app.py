@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from importlib.resources import files
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from fastapi import Body, FastAPI, HTTPException, Query, Request, Response
@@ -359,8 +358,3 @@ def _require_row(editor: Editor, row: int) -> None:
 def _plain(text: str) -> str:
     """Names may hold bytes that are not UTF-8, which no JSON can carry."""
     return text.encode("utf-8", "backslashreplace").decode()
-
-
-def static_folder() -> Path:
-    """Return where the built page is, for the test that it is fresh."""
-    return Path(str(files("selfsort.explore").joinpath("static")))

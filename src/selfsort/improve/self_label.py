@@ -84,7 +84,7 @@ class SelfLabelConfig(Config):
     weight_decay: float = setting(1e-4, "of either", "code")
     n_ops: int = setting(4, "random operations on a strong view", "code")
     cutout: int = setting(16, "largest side of the square cut out of a strong view, at most half of the image", "code")
-    flip: Literal["auto", "on", "off"] = setting("auto", "mirror strong views; auto: in colour images only")
+    flip: Literal["auto"] | bool = setting("auto", "mirror strong views; auto: in colour images only")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -163,7 +163,7 @@ def learning_rate(done: float, config: SelfLabelConfig) -> float:
 def strong_policy(shape: tuple[int, int, int], config: SelfLabelConfig) -> Policy:
     """Mirror, a few random operations, and a square cut out."""
     height, width, channels = shape
-    is_mirrored = config.flip == "on" or (config.flip == "auto" and channels == 3)
+    is_mirrored = channels == 3 if config.flip == "auto" else config.flip
     side = min(config.cutout, height // 2, width // 2)
     start: Policy = (Flip(),) if is_mirrored else ()
     return (*start, RandomOps(n=config.n_ops), *((CutOut(size=side),) if side else ()))

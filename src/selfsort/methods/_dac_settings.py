@@ -19,7 +19,7 @@ class DACConfig(Config):
         "code",
     )
     width: int = setting(64, "channels of the first block; each further block doubles them", "paper")
-    restraint: bool = setting(True, "label features of unit length; off: plain probabilities", "paper")
+    restraint: bool = setting(True, "label features of unit length; no: plain probabilities", "paper")
     centre: bool = setting(True, "take the mean of the whole set off every channel", "code")
     thresholds: Literal["adaptive", "linear", "single"] = setting(
         "adaptive", "two that move by eta; two that meet after `epochs`; one (DAC*)", "paper"
@@ -48,7 +48,7 @@ class DACConfig(Config):
     translate: float = setting(0.1, "move them by up to this share of the side", "code")
     zoom: float = setting(0.05, "stretch each axis by up to this share", "code")
     channel_shift: float = setting(0.05, "brighten each channel by up to this share", "code")
-    flip: Literal["auto", "on", "off"] = setting("auto", "mirror half of them; auto: colour yes, gray no", "code")
+    flip: Literal["auto"] | bool = setting("auto", "mirror half of them; auto: colour yes, gray no", "code")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -75,6 +75,7 @@ def view_policy(config: DACConfig, channels: int) -> Policy:
         policy.append(Affine(rotate=config.rotate, translate=config.translate, zoom=zoom))
     if config.channel_shift:
         policy.append(ChannelShift(amount=config.channel_shift))
-    if config.flip == "on" or (config.flip == "auto" and channels == 3):
+    is_mirrored = channels == 3 if config.flip == "auto" else config.flip
+    if is_mirrored:
         policy.append(Flip())
     return tuple(policy)

@@ -30,7 +30,7 @@ class FCAEConfig(Config):
     rotate: float = setting(0.0, "turn training images at random by up to so many degrees, in both stages")
     translate: float = setting(0.0, "move training images at random by up to this share of the side, in both stages")
     zoom: float = setting(0.0, "stretch each axis of training images by up to this share, in both stages")
-    restore: bool = setting(False, "rebuild images as they were before they were turned, moved and stretched")
+    restore: bool = setting(False, "rebuild images as they were before they were rotated, translated and zoomed")
 
     def __post_init__(self) -> None:
         super().__post_init__()

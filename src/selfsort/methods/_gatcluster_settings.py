@@ -44,11 +44,11 @@ class GATClusterConfig(Config):
     map_side: int = setting(0, "side of the attention map; 0: the first that is 7 or less", "paper")
     width: float = setting(1.0, "factor on the channels of the image module")
     attention: Literal["gaussian", "soft"] = setting("gaussian", "one Gaussian bump, or any map (soft)", "paper")
-    attention_conv: bool = setting(True, "1x1 convolution before the attention parameters (STL-10: on)", "code")
-    label_relu: bool = setting(False, "ReLU after the label module's convolution (ImageNet-10: on)", "code")
+    attention_conv: bool = setting(True, "1x1 convolution before the attention parameters (STL-10: yes)", "code")
+    label_relu: bool = setting(False, "ReLU after the label module's convolution (ImageNet-10: yes)", "code")
     a0: float = setting(0.1, "width of the bump at delta = 1; the paper prints 0.05, its code has 0.1", "code")
     tied: bool = setting(False, "use delta for mu_y as well, as the released code does", "code")
-    gray: bool = setting(True, "the network sees gray images; colour is changed before", "paper")
+    gray: bool = setting(True, "the network sees gray images; colour is augmented before", "paper")
     mean: tuple[float, ...] = setting((0.0,), "subtracted from the pixels, one number or one per channel", "code")
     std: tuple[float, ...] = setting((1.0,), "divides the pixels, one number or one per channel", "code")
     standardise: bool = setting(False, "bring images to one brightness and contrast before augmentation", "ours")
@@ -59,7 +59,7 @@ class GATClusterConfig(Config):
     translate: float = setting(0.1, "shift as a share of the side, either way", "code")
     scale: tuple[float, float] = setting((0.8, 1.2), "smallest and largest factor of size", "code")
     shear: float = setting(10.0, "degrees of shear, either way", "code")
-    augment_once: bool = setting(True, "change a large batch once for all repeats; off: anew for each", "code")
+    augment_once: bool = setting(True, "augment a large batch once for all repeats; no: anew for each", "code")
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -121,8 +121,17 @@ _CIFAR: dict[str, Any] = {"arch": "cifar", "map_side": 5}
 _COLOUR: dict[str, Any] = {"gray": False, "mean": (0.447, 0.440, 0.407), "std": (1.0, 1.0, 1.0)}
 
 _GAT_CPU: dict[str, Any] = {
-    **{"width": 0.25, "repeats": 2, "n_restarts": 5, "w_ea": 1.0, "bn_targets": "batch", "bn_eval": "refreshed"},
-    **{"rotate": 20.0, "translate": 0.15, "scale": (0.7, 1.3), "shear": 20.0, "augment_once": False},
+    "width": 0.25,
+    "repeats": 2,
+    "n_restarts": 5,
+    "w_ea": 1.0,
+    "bn_targets": "batch",
+    "bn_eval": "refreshed",
+    "rotate": 20.0,
+    "translate": 0.15,
+    "scale": (0.7, 1.3),
+    "shear": 20.0,
+    "augment_once": False,
 }
 
 _GAT: tuple[Recipe, ...] = (
@@ -150,8 +159,13 @@ _GAT: tuple[Recipe, ...] = (
         "gatcluster",
         {
             **_GAT_CPU,
-            **{"m2": 32, "lr": 0.001, "iterations": 75, "eval_every": 15},
-            **{"kmeans_on": "features", "w_sm": 5.0, "standardise": True},
+            "m2": 32,
+            "lr": 0.001,
+            "iterations": 75,
+            "eval_every": 15,
+            "kmeans_on": "features",
+            "w_sm": 5.0,
+            "standardise": True,
         },
         "ours: a quarter of the channels, short, k-means on features that count more, standardised, stronger views",
         is_cpu_sized=True,
@@ -162,8 +176,13 @@ _GAT: tuple[Recipe, ...] = (
         "gatcluster",
         {
             **_GAT_CPU,
-            **{"m2": 128, "lr": 0.002, "iterations": 150, "eval_every": 25},
-            **{"improve.starts": 6, "improve.start_length": 50, "improve.regroup_every": 25},
+            "m2": 128,
+            "lr": 0.002,
+            "iterations": 150,
+            "eval_every": 25,
+            "improve.starts": 6,
+            "improve.start_length": 50,
+            "improve.regroup_every": 25,
         },
         "ours: a quarter of the channels, short, the most stable of six starts, regrouped, less EA, stronger views",
         is_cpu_sized=True,
@@ -173,14 +192,35 @@ _GAT: tuple[Recipe, ...] = (
 _SECU_SOURCE = "Qian 2023, released code and supplement"
 _SECU_STL: dict[str, Any] = {"arch": "resnet18-stl", "centre_lr": 0.8, "crop_min": 0.2, "lam_w": 1.0}
 _SECU_IMAGENET: dict[str, Any] = {
-    **{"arch": "resnet50", "with_predictor": True, "epochs": 1000, "batch_size": 1024, "optimizer": "lars"},
-    **{"lr": 1.6, "centre_lr": 4.2, "weight_decay": 1e-6, "crop_min": 0.08},
-    **{"gamma": 0.4, "eta_rho": 20.0, "alpha": 90_000.0},
+    "arch": "resnet50",
+    "with_predictor": True,
+    "epochs": 1000,
+    "batch_size": 1024,
+    "optimizer": "lars",
+    "lr": 1.6,
+    "centre_lr": 4.2,
+    "weight_decay": 1e-6,
+    "crop_min": 0.08,
+    "gamma": 0.4,
+    "eta_rho": 20.0,
+    "alpha": 90_000.0,
 }
 # One rule for all data sets, found on small digits with their labels in view.
 _SECU_CPU: dict[str, Any] = {
-    **{"arch": "small", "width": 16, "centred": True, "n_heads": 5, "epochs": 30, "warmup": 3, "lr": 0.05},
-    **{"lam_x": 0.2, "lam_w": 0.2, "crop_min": 0.6, "jitter": 0.5, "blur": 0.0, "solarise": 0.0, "rotate": 10.0},
+    "arch": "small",
+    "width": 16,
+    "centred": True,
+    "n_heads": 5,
+    "epochs": 30,
+    "warmup": 3,
+    "lr": 0.05,
+    "lam_x": 0.2,
+    "lam_w": 0.2,
+    "crop_min": 0.6,
+    "jitter": 0.5,
+    "blur": 0.0,
+    "solarise": 0.0,
+    "rotate": 10.0,
 }
 
 _SECU: tuple[Recipe, ...] = (
@@ -203,8 +243,13 @@ _SELF_LABEL: tuple[Recipe, ...] = (
         "scan",
         "self-label",
         {
-            **{"epochs": 200, "warmup": 0, "threshold": 0.99, "balanced": True, "batch_size": 1000},
-            **{"optimizer": "adam", "lr": 1e-4},
+            "epochs": 200,
+            "warmup": 0,
+            "threshold": 0.99,
+            "balanced": True,
+            "batch_size": 1000,
+            "optimizer": "adam",
+            "lr": 1e-4,
         },
         "Van Gansbeke et al. 2020, released code",
     ),
@@ -220,7 +265,7 @@ _SELF_LABEL: tuple[Recipe, ...] = (
 _DAC_SOURCE = "Chang et al. 2017: {}"
 
 # What the scripts for natural images have in common, beside the network and the thresholds.
-_DAC_SCRIPT: dict[str, Any] = {"inner_epochs": 10, "repeats": 2, "batch_size": 32, "aux_weight": 10.0, "flip": "on"}
+_DAC_SCRIPT: dict[str, Any] = {"inner_epochs": 10, "repeats": 2, "batch_size": 32, "aux_weight": 10.0, "flip": True}
 _DAC_STRONG: dict[str, Any] = {"rotate": 20.0, "translate": 0.18, "zoom": 0.15, "channel_shift": 0.1}
 _DAC_STAR: dict[str, Any] = {"thresholds": "single", "single_start": 0.99, "single_end": 0.75, "epochs": 50}
 _DAC_CIFAR = _DAC_SCRIPT | _DAC_STAR | _DAC_STRONG | {"arch": "code-cifar"}
@@ -230,8 +275,13 @@ _DAC: tuple[Recipe, ...] = (
         "cpu",
         "dac",
         {
-            **{"width": 16, "epochs": 6, "rotate": 15.0, "zoom": 0.15},
-            **{"improve.starts": 4, "improve.start_length": 30, "improve.regroup_every": 15},
+            "width": 16,
+            "epochs": 6,
+            "rotate": 15.0,
+            "zoom": 0.15,
+            "improve.starts": 4,
+            "improve.start_length": 30,
+            "improve.regroup_every": 15,
         },
         "ours: a quarter of the published width, few epochs, stronger views, the most stable of four starts, regrouped",
         is_cpu_sized=True,

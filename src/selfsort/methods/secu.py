@@ -33,7 +33,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from selfsort import distributed
-from selfsort.augment.policy import Affine, Blur, ColourJitter, Flip, Greyscale, Policy, ResizedCrop, Solarise, augment
+from selfsort.augment.policy import Affine, Blur, ColourJitter, Flip, Grayscale, Policy, ResizedCrop, Solarise, augment
 from selfsort.config import Config, setting
 from selfsort.errors import invalid
 from selfsort.learning.batches import PixelTensor, shuffled_batches
@@ -103,7 +103,7 @@ class SeCuConfig(Config):
     jitter: float = setting(0.8, "share of views with changed colours", "code")
     blur: float = setting(1.0, "share of blurred first views; of second views a tenth of it", "code")
     solarise: float = setting(0.2, "share of solarised second views", "code")
-    flip: Literal["auto", "on", "off"] = setting("auto", "mirror views; auto: in colour images only")
+    flip: Literal["auto"] | bool = setting("auto", "mirror views; auto: in colour images only")
     rotate: float = setting(0.0, "turn views at random by up to so many degrees")
 
     sync_bn: bool = setting(False, "batch normalisation over the batches of all processes; GPUs only")
@@ -214,12 +214,12 @@ class SeCuNet(nn.Module):
 def view_policies(shape: tuple[int, int, int], config: SeCuConfig) -> tuple[Policy, Policy]:
     """The two random views of an image: same crops and colours, other shares of blur, the second one solarised."""
     height, width, channels = shape
-    is_mirrored = config.flip == "on" or (config.flip == "auto" and channels == 3)
+    is_mirrored = channels == 3 if config.flip == "auto" else config.flip
     start: Policy = (Affine(rotate=config.rotate),) if config.rotate else ()
     start += (
         ResizedCrop(size=round(math.sqrt(height * width)), scale=(config.crop_min, 1.0)),
         ColourJitter(brightness=0.4, contrast=0.4, saturation=0.2, hue=0.1, p=config.jitter),
-        Greyscale(p=0.2 if channels == 3 else 0.0),
+        Grayscale(p=0.2 if channels == 3 else 0.0),
     )
     end: Policy = (Flip(),) if is_mirrored else ()
     first = (*start, Blur(sigma=(0.1, 2.0), p=config.blur), *end)

@@ -35,6 +35,9 @@ VALUES: dict[str, dict[str, dict[str, str]]] = {
 }
 """By method and setting: old value, value of today."""
 
+BOOLEANS = {"yes": True, "no": False, "on": True, "off": False}
+"""How `centre` and `flip` were stored before they were booleans, or auto."""
+
 SWITCHES: dict[str, dict[str, str]] = {"gatcluster": {"TI": "w_ti", "SM": "w_sm", "EA": "w_ea", "AM": "w_am"}}
 """By method: switches that are gone, and the weights whose zero says the same as off."""
 
@@ -114,6 +117,7 @@ def split(settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
 def update_config(config: Json) -> Json:
     """Return what config.json would say if it were written today."""
     own, around = split(today(config["method"], config["settings"]))
+    own |= {name: BOOLEANS.get(str(own[name]), own[name]) for name in ("centre", "flip") if name in own}
     stored = config.get("improve", {})
     improve = {**around, **stored} if isinstance(stored, dict) else stored
     return {**config, "settings": own, **({"improve": improve} if improve else {})}

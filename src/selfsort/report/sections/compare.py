@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from selfsort.config import written
 from selfsort.metrics.external import ari, nmi
 from selfsort.report.drawings import Line, LineChart, Matrix, Panels
 from selfsort.report.read import SCORE_NAMES, RunData, number
@@ -86,7 +87,7 @@ def _identity(run: RunData) -> str:
 def _settings(run: RunData, changed: Sequence[str]) -> str:
     """Write the settings that set a run apart; the number of clusters has its own column."""
     own = all_settings(run.config)
-    return ", ".join(f"{name} {own[name]}" for name in changed if name in own and name != "n_clusters")
+    return ", ".join(f"{name} {written(own[name])}" for name in changed if name in own and name != "n_clusters")
 
 
 def _table(runs: Sequence[RunData], changed: Sequence[str]) -> Html:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from selfsort.config import written
 from selfsort.metrics.internal import size_report
 from selfsort.report.read import RunData, number
 from selfsort.report.render.html import Html, element, join
@@ -113,4 +114,4 @@ def _skipped(run: RunData) -> Html | None:
 
 
 def _plain(value: object) -> str:
-    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+    return ", ".join(map(written, value)) if isinstance(value, list) else written(value)
