@@ -39,7 +39,7 @@ from selfsort.report.read import read_run
 from selfsort.report.stage_pages import method_parts
 from selfsort.report.stages import read_stages, threshold_trace
 from selfsort.runs.folder import RunFolder
-from selfsort.runs.loop import Fit
+from selfsort.runs.loop import FitRun
 from selfsort.types import I64, Clustering, Images, Snapshot, State
 
 CPU = torch.device("cpu")
@@ -398,7 +398,7 @@ class TestReport:
         )
         folder.save_truth(truth, None)
         improve = ImproveConfig(starts=starts, start_length=2)
-        Fit(images, dac.METHOD, QUICK, CPU, truth=truth, folder=folder, improve=improve).run()
+        FitRun(images, dac.METHOD, QUICK, CPU, truth=truth, folder=folder, improve=improve).run()
         run = read_run(folder.path)
         stages = read_stages(run)
         assert len(stages) == 3  # the start and two epochs, of one network
