@@ -24,7 +24,7 @@ from selfsort.improve.around import ImproveConfig
 from selfsort.learning.epoch import _one_step, run_epoch
 from selfsort.methods.registry import METHODS
 from selfsort.runs import loop as fitting
-from selfsort.runs.loop import Fit
+from selfsort.runs.loop import FitRun
 from selfsort.types import Snapshot
 
 CPU = torch.device("cpu")
@@ -103,7 +103,7 @@ def train_method(name: str, **changes: object) -> None:
     method = METHODS[name]
     config = method.config.from_json({"n_clusters": 3, **TINY.get(name, {}), **changes})
     improve = ImproveConfig(**IMPROVED) if method.improvable is not None else ImproveConfig()
-    fit = Fit(images, method, config, CPU, improve=improve)
+    fit = FitRun(images, method, config, CPU, improve=improve)
     own = {"viewing", "moving", "corrupting", "negatives"}  # generators that differ on purpose
 
     def compare(snapshot: Snapshot) -> None:
@@ -133,15 +133,15 @@ def others() -> None:
 
 def deserted(*words: str) -> None:
     """The command line, in which the second process kills itself after two snapshots."""
-    whole = fitting.Fit._event
+    whole = fitting.FitRun._event
 
-    def event(self: Fit, snapshot: Snapshot, elapsed: float) -> Any:
+    def event(self: FitRun, snapshot: Snapshot, elapsed: float) -> Any:
         if snapshot.step == 3 and os.environ["RANK"] == "1":
             os.kill(os.getpid(), signal.SIGKILL)
         self.save_interval = 0.0
         return whole(self, snapshot, elapsed)
 
-    fitting.Fit._event = event  # type: ignore[method-assign]
+    fitting.FitRun._event = event  # type: ignore[method-assign]
     sys.argv = ["selfsort", *words]
     cli.main()
 

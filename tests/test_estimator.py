@@ -125,3 +125,33 @@ def test_value_range_is_remembered(pixels: Any, tmp_path: Path) -> None:
 def test_wrong_parameters_are_worded(pixels: Any, parameters: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
         ImageClusterer(**{"method": "kmeans", "n_clusters": 3, **parameters}).fit(pixels)
+
+
+def test_the_encoder_of_another_run(tmp_path: Path) -> None:
+    images, _ = shapes(8, size=12, n_classes=3)
+    ImageClusterer("kmeans", 3).fit(images).save(tmp_path / "first")
+    model = ImageClusterer("ac-link", 3, encoder=str(tmp_path / "first")).fit(images)
+    model.save(tmp_path / "second")
+    assert (load(tmp_path / "second").predict(images) == model.predict(images)).all()
+    assert (model.transform(images) == load(tmp_path / "first").transform(images)).all()
+
+
+def test_a_fit_is_the_one_of_the_command_line(tmp_path: Path) -> None:
+    """Both go through `launch`: the same settings, recipe and description, and the same labels."""
+    from selfsort.data import as_dataset
+    from selfsort.runs.folder import RunFolder
+    from selfsort.runs.launch import Request, launch
+
+    images, _ = shapes(8, size=12, n_classes=3)
+    model = ImageClusterer("kmeans", 3, seed=5).fit(images)
+    model.save(tmp_path / "run")
+    launched = launch(Request(source=as_dataset(images), clusters=3, method="kmeans", seed=5))
+    assert (launched.fit.run().clustering.labels == model.labels_).all()
+    kept = RunFolder.open(tmp_path / "run").config
+    assert {name: kept[name] for name in launched.described} == launched.described
+
+
+def test_the_number_of_clusters_is_said_once() -> None:
+    images, _ = shapes(8, size=12, n_classes=3)
+    with pytest.raises(InvalidInput, match="says twice how many clusters to find"):
+        ImageClusterer("kmeans", 3, settings={"n_clusters": 4}).fit(images)

@@ -84,10 +84,10 @@ def install() -> None:
     """Add the toy to this process, for good."""
     from selfsort.methods import registry
     from selfsort.runs import launch as session
-    from selfsort.runs.loop import Fit
+    from selfsort.runs.loop import FitRun
 
     registry.OWN["toy"] = TOY
-    vars(session)["Fit"] = functools.partial(Fit, save_interval=0)
+    vars(session)["FitRun"] = functools.partial(FitRun, save_interval=0)
 
 
 def main() -> None:

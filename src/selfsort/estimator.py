@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, Self, cast
 
@@ -18,12 +18,12 @@ from sklearn.utils import TransformerTags
 from selfsort.data import Dataset, ImageSpec, as_dataset, conform, from_array, range_of, read_source
 from selfsort.errors import InvalidInput, invalid
 from selfsort.learning.device import choose_device
-from selfsort.methods.registry import DEFAULT_METHOD, find_method
+from selfsort.methods.registry import DEFAULT_METHOD
 from selfsort.runs.folder import RunFolder
-from selfsort.runs.loop import Fit, Outcome, run_config, write_outcome
+from selfsort.runs.launch import NO_ENCODER, Request, fill, launch
+from selfsort.runs.loop import Outcome, write_outcome
 from selfsort.runs.model import apply_in_chunks, load_model
-from selfsort.runs.renamed import all_settings, renamings
-from selfsort.runs.settings import settle
+from selfsort.runs.renamed import all_settings
 from selfsort.types import F32, I64, Assignment, Clustering, Images, Json
 
 ImagesLike = npt.ArrayLike | str | Path | Sequence[str | Path] | Dataset | Images
@@ -39,6 +39,8 @@ class ImageClusterer(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         seed: decides every random draw; same seed, same labels.
         settings: the method's own settings by name, as for `--set`, and those of `improve` as `improve.starts`.
         recipe: a named set of settings, `auto` or `default`.
+        encoder: what turns images into features before the method starts: `none`, or the network of another run, as
+            RUN or RUN:layer.
         device: `auto`, `cpu`, `cuda`, `cuda:N` or `mps`.
         image_shape: height, width(, channels) of the rows of a flat array; one entry may be -1.
         value_range: the values that mean black and white in a float array; `auto` takes them from the
@@ -65,6 +67,7 @@ class ImageClusterer(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         seed: int = 0,
         settings: Mapping[str, Any] | None = None,
         recipe: str = "auto",
+        encoder: str = NO_ENCODER,
         device: str = "auto",
         image_shape: tuple[int, ...] | None = None,
         value_range: tuple[float, float] | Literal["auto"] = (0.0, 1.0),
@@ -74,6 +77,7 @@ class ImageClusterer(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         self.seed = seed
         self.settings = settings
         self.recipe = recipe
+        self.encoder = encoder
         self.device = device
         self.image_shape = image_shape
         self.value_range = value_range
@@ -83,30 +87,25 @@ class ImageClusterer(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         _refuse_sparse(X)
         n_clusters = _whole_number("n_clusters", self.n_clusters, at_least=2)
         seed = _whole_number("seed", self.seed, at_least=0)
-        method, device = find_method(self.method), choose_device(self.device)
         is_auto = self.value_range == "auto" and not isinstance(X, Dataset | Images) and not _is_source(X)
         self.value_range_ = range_of(cast(npt.ArrayLike, X)) if is_auto else _fixed_range(self.value_range)
-        dataset = self._read(X)
-        given = self.settings or {}
-        for note in renamings(method.name, given):
-            warnings.warn(note, FutureWarning, stacklevel=2)
-        settled = settle(method, n_clusters, given, recipe=self.recipe, shape=dataset.images.shape, device=device)
-        fit = Fit(
-            dataset.images,
-            method,
-            settled.config,
-            device,
+        request = Request(
+            source=replace(self._read(X), labels=None, label_names=None),
+            clusters=n_clusters,
+            method=self.method,
+            recipe=self.recipe,
+            settings=self.settings or {},
             seed=seed,
-            names=dataset.names,
-            improve=settled.improve,
+            encoder=self.encoder,
+            device=self.device,
         )
-        outcome = fit.run()
-        described = run_config(
-            fit, settled.choice, dataset.spec, fingerprint=dataset.fingerprint, source=dataset.ingest
-        )
-        self._fitted: _Fitted | None = _Fitted(dataset, outcome, described)
-        self._model = method.restore(settled.config, outcome.clustering.model, device=device)
-        self._show(outcome.clustering, dataset.spec, outcome.warnings)
+        launched = launch(request)
+        for note in launched.notes:
+            warnings.warn(note, FutureWarning, stacklevel=2)
+        outcome = launched.fit.run()
+        self._fitted: _Fitted | None = _Fitted(launched.dataset, outcome, launched.described, launched.embedded)
+        self._model = launched.model(outcome.clustering)
+        self._show(outcome.clustering, launched.dataset.spec, outcome.warnings)
         return self
 
     def fit_predict(self, X: ImagesLike, y: object = None) -> I64:
@@ -137,7 +136,7 @@ class ImageClusterer(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         dataset, outcome = self._fitted.dataset, self._fitted.outcome
         described = {**self._fitted.described, "value_range": list(self.value_range_)}
         with RunFolder.creating(path, described) as folder:
-            folder.write_json("ingest.json", dataset.ingest)
+            fill(folder, dataset, self._fitted.embedded)
             for event in outcome.events:
                 folder.append_event(event)
             write_outcome(folder, outcome, dataset.images, dataset.names)
@@ -194,6 +193,7 @@ class _Fitted:
     dataset: Dataset
     outcome: Outcome
     described: Json
+    embedded: Mapping[str, RunFolder]
 
 
 def load(path: str | Path, device: str = "auto") -> ImageClusterer:

@@ -131,7 +131,7 @@ def write_sound_runs(folder: Path) -> None:
     refine = ["--self-label", str(runs / "secu"), *settings]
     fit("refined", *refine)
     fit("refined", *refine, is_interrupted=True)
-    fit("on-features", "--features", str(runs / "dbc"))
+    fit("on-features", "--encoder", str(runs / "dbc"))
 
 
 def _spelt(value: object) -> str:
@@ -194,7 +194,7 @@ def _on_run(rng: np.random.Generator, sound: Path, folder: Path) -> list[str]:
         ["export", run, "--to", "onnx"],
         ["explore", run, "--no-browser"],
         ["fit", "--self-label", run, "--set", "epochs=1", "--set", "warmup=0", "--max-minutes", "0"],
-        ["fit", photos, "--features", run, "--method", "kmeans", "--clusters", "2"],
+        ["fit", photos, "--encoder", run, "--method", "kmeans", "--clusters", "2"],
         ["fit", photos, "--start-from", run, "--method", "secu", "--set", "epochs=1", "--max-minutes", "0"],
     ]
     if rng.random() < 0.02:  # seconds of drawing
@@ -231,7 +231,7 @@ def _on_odd_paths(rng: np.random.Generator, sound: Path, folder: Path) -> list[s
         ["fit", path, *fit],
         ["fit", photos, *fit, "--out", path],
         ["fit", photos, *fit, "--labels", path],
-        ["fit", photos, *fit, "--features", path],
+        ["fit", photos, *fit, "--encoder", path],
         ["fit", photos, *fit, "--start-from", path],
         ["fit", path, "--resume", other],
         ["fit", "--self-label", path],

@@ -125,9 +125,9 @@ def test_a_label_table_made_on_windows(tmp_path: Path) -> None:
 
 def test_a_drive_letter_is_no_layer() -> None:
     with pytest.raises(MissingData, match=r"^C:\\runs\\digits is not a run folder"):
-        session.split_layer("C:\\runs\\digits")
+        session.find_encoder("C:\\runs\\digits")
     with pytest.raises(MissingData, match=r"^C:\\runs\\digits is not a run folder"):
-        session.split_layer("C:\\runs\\digits:top")
+        session.find_encoder("C:\\runs\\digits:top")
 
 
 def test_a_data_set_is_known_by_the_name_of_a_windows_path() -> None:

@@ -23,7 +23,7 @@ from tests.contract.tiny import TINY
 
 from selfsort.data.datasets import ImageSpec
 from selfsort.data.detect import Recorded, open_recorded
-from selfsort.data.options import Reading
+from selfsort.data.options import ReadOptions
 from selfsort.errors import InvalidInput
 from selfsort.runs.folder import RunFolder
 
@@ -341,5 +341,5 @@ def test_a_recorded_name_stays_below_its_source_and_is_a_file(tmp_path: Path, na
 
 
 def test_what_a_run_recorded_is_not_written_down_again() -> None:
-    reading = Reading.from_run({"path": "x"}, "folder", ["a"], ImageSpec(4, 4, 3).to_json())
+    reading = ReadOptions.from_run({"path": "x"}, "folder", ["a"], ImageSpec(4, 4, 3).to_json())
     assert "recorded" not in reading.to_json()

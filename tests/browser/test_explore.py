@@ -358,7 +358,7 @@ def large_run(path: Path, n_images: int, n_clusters: int) -> Path:
     source = path.with_suffix(".npy")
     np.save(source, pixels)
     from selfsort.data.datasets import fingerprint
-    from selfsort.data.options import Reading
+    from selfsort.data.options import ReadOptions
     from selfsort.types import Images
 
     config = {
@@ -366,7 +366,7 @@ def large_run(path: Path, n_images: int, n_clusters: int) -> Path:
         "settings": {"n_clusters": n_clusters},
         "seed": 0,
         "image": {"height": 8, "width": 8, "channels": 1, "fit": "crop"},
-        "source": Reading(path=str(source)).to_json(),
+        "source": ReadOptions(path=str(source)).to_json(),
         "fingerprint": fingerprint(Images(pixels)),
     }
     folder = RunFolder.create(path, config)

@@ -57,7 +57,7 @@ def test_a_run_remembers_the_package_and_misses_it(
     config = json.loads(Path("run/config.json").read_text())
     assert config["method_from"] == {"package": "their-package", "version": "1.2.3"}
     assert selfsort("score", "run").code == 0  # needs no method
-    done = selfsort("predict", "run", npz)
+    done = selfsort("predict", "run", npz, "--out", "new.csv")
     assert (done.code, done.out) == (2, "")
     assert done.err == (
         "selfsort: the run run was made with the method 'foreign-means' of the package their-package 1.2.3, which is "

@@ -29,7 +29,7 @@ GOLDEN = Path(__file__).parents[1] / "golden" / "tiny-run"
 # The whole command line. A new option is a decision: it is added here in the same commit, or it is not added.
 FROZEN = {
     "fit": """SOURCE --clusters --method --recipe --set --seed --size --fit --gray/--color --where --labels
-        --labels-from-folders --features --self-label --start-from --max-bad --memory --device --out --resume
+        --labels-from-folders --encoder --features --self-label --start-from --max-bad --memory --device --out --resume
         --max-minutes --json""",
     "refine": """RUN SOURCE --stage --recipe --set --seed --labels --labels-from-folders --device --out --max-minutes
         --json""",
@@ -130,7 +130,7 @@ class TestRefusals:
             (["photos", "--clusters", "3", "--device", "abacus"], ["device 'abacus' cannot be used here"]),
             (["photos", "--clusters", "3", "--where", "split=1"], ["--where"]),
             (["photos", "--clusters", "3", "--labels", "nowhere.csv"], ["nowhere.csv is not there"]),
-            (["photos", "--clusters", "3", "--features", "nowhere"], ["nowhere is not a run folder"]),
+            (["photos", "--clusters", "3", "--encoder", "nowhere"], ["nowhere is not a run folder"]),
             (["photos", "--clusters", "3", "--out", "photos"], ["photos holds files that are not a run"]),
             (["photos", "--clusters", "3", "--out", "notes.txt"], ["the output notes.txt is a file."]),
             (["nowhere", "--clusters", "3"], ["The source nowhere is not there."]),
@@ -190,7 +190,7 @@ class TestRefusals:
         def broken(*arguments: object, **options: object) -> None:
             raise ZeroDivisionError("nobody thought of this")
 
-        monkeypatch.setattr(session, "start", broken)
+        monkeypatch.setattr(session, "launch", broken)
         done = selfsort("fit", npz, "--clusters", "3")
         assert_refused(done, "(ZeroDivisionError: nobody thought of this)", "a fault of ours", "--debug", code=1)
         assert "Traceback" in selfsort("fit", npz, "--clusters", "3", "--debug").err
@@ -201,7 +201,7 @@ class TestRefusals:
         def fail(*arguments: object, **options: object) -> None:
             raise TrainingFailed("the loss became nan.")
 
-        monkeypatch.setattr("selfsort.runs.loop.Fit.run", fail)
+        monkeypatch.setattr("selfsort.runs.loop.FitRun.run", fail)
         done = selfsort("fit", npz, "--clusters", "3", "--out", "run")
         assert (done.code, done.err) == (1, "selfsort: the loss became nan.\n")
 
@@ -298,12 +298,24 @@ class TestFit:
 
     def test_features_of_another_run(self, selfsort: Command, npz: Path) -> None:
         assert selfsort("fit", npz, "--clusters", 3, "--method", "toy", "--out", "first").code == 0
-        words = ["--clusters", "3", "--method", "kmeans", "--features", "first", "--out", "second"]
+        words = ["--clusters", "3", "--method", "kmeans", "--encoder", "first", "--out", "second"]
         assert selfsort("fit", npz, *words).code == 0
         shutil.rmtree("first")  # the second run is complete by itself
         done = selfsort("predict", "second", npz)
         assert done.code == 0, done.err
         assert Path("labels.csv").read_bytes() == Path("second/labels.csv").read_bytes()
+
+    def test_the_old_name_of_encoder(self, selfsort: Command, npz: Path) -> None:
+        assert selfsort("fit", npz, "--clusters", 3, "--method", "toy", "--out", "first").code == 0
+        words = ["fit", npz, "--clusters", 3, "--method", "kmeans"]
+        done = selfsort(*words, "--features", "first", "--out", "old")
+        assert (done.code, done.err) == (0, "--features RUN is now: --encoder RUN. It works here for one release.\n")
+        assert selfsort(*words, "--encoder", "first", "--out", "new").err == ""
+        assert Path("old/labels.csv").read_bytes() == Path("new/labels.csv").read_bytes()
+        assert selfsort(*words, "--encoder", "none", "--out", "pixels").code == 0
+        assert not Path("pixels/features_from").exists()
+        assert_refused(selfsort(*words, "--features", "first", "--encoder", "first"), "both are given")
+        assert "--features" not in selfsort("fit", "--help").out
 
 
 class TestAfterwards:

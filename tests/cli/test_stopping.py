@@ -28,7 +28,7 @@ from selfsort.data import options as reading
 from selfsort.methods import registry
 from selfsort.runs import launch as session
 from selfsort.runs.folder import RunFolder
-from selfsort.runs.loop import Fit
+from selfsort.runs.loop import FitRun
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = [sys.executable, str(ROOT / "tests" / "toy.py")]
@@ -130,7 +130,7 @@ class TestSignals:
     @pytest.mark.parametrize(
         ("moment", "advice"),
         [
-            ("selfsort.runs.loop.Fit._event", "Continue with: selfsort fit --resume run"),
+            ("selfsort.runs.loop.FitRun._event", "Continue with: selfsort fit --resume run"),
             ("selfsort.cli.main._tell_outcome", "The run is finished: run"),
         ],
     )
@@ -214,7 +214,7 @@ class TestFullDisk:
         self, selfsort: Command, npz: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         words = ["fit", str(npz), *TOY_WORDS, "--set", "steps=2", "--max-minutes", "1"]
-        monkeypatch.setattr(session, "Fit", functools.partial(Fit, save_interval=0))
+        monkeypatch.setattr(session, "FitRun", functools.partial(FitRun, save_interval=0))
         assert selfsort(*words, "--out", "reference").code == 0
         really, run, stopped_in = os.fsync, tmp_path / "run", set()
         for budget in itertools.count():

@@ -20,7 +20,7 @@ from selfsort.improve.around import ImproveConfig
 from selfsort.improve.stages import STAGES
 from selfsort.methods.registry import METHODS
 from selfsort.runs.folder import RunFolder
-from selfsort.runs.loop import Fit
+from selfsort.runs.loop import FitRun
 from selfsort.runs.model import STARTED_FROM, apply_in_chunks, load_model
 from selfsort.types import FinishedRun, Images, Method, Snapshot, State
 
@@ -53,18 +53,18 @@ def find(name: str) -> Method:
     return STAGES[name].after(FinishedRun("secu", secu.restore(config, first_run(), device=CPU)))
 
 
-def make_fit(name: str, images: Images, *, seed: int = 0, folder: RunFolder | None = None) -> Fit:
+def make_fit(name: str, images: Images, *, seed: int = 0, folder: RunFolder | None = None) -> FitRun:
     improve = ImproveConfig(**IMPROVED) if name in IMPROVABLE else ImproveConfig()
     method = find(name.removeprefix("improved "))
     config = method.config.from_json({"n_clusters": K, **TINY.get(method.name, {})})
-    return Fit(images, method, config, CPU, seed=seed, folder=folder, improve=improve, save_interval=0.0)
+    return FitRun(images, method, config, CPU, seed=seed, folder=folder, improve=improve, save_interval=0.0)
 
 
 def global_numpy_state() -> str:
     return repr(np.random.get_state(legacy=False))  # noqa: NPY002 (methods must not touch the global generator)
 
 
-def new_folder(path: Path, fit: Fit) -> RunFolder:
+def new_folder(path: Path, fit: FitRun) -> RunFolder:
     height, width, channels = fit.images.shape
     image = {"height": height, "width": width, "channels": channels, "fit": "crop"}
     folder = RunFolder.create(

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from selfsort.data.options import Reading
+from selfsort.data.options import ReadOptions
 from selfsort.errors import InvalidInput
 
 
@@ -15,8 +15,8 @@ class TestReading:
     def test_it_survives_json_from_any_folder(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.chdir(tmp_path)
         monkeypatch.setenv("HOME", str(tmp_path / "home"))
-        reading = Reading(path="photos", labels="~/truth.csv", size=32, channels=3, fit="pad", where="split=1")
-        stored = Reading.from_json(json.loads(json.dumps(reading.to_json())))
+        reading = ReadOptions(path="photos", labels="~/truth.csv", size=32, channels=3, fit="pad", where="split=1")
+        stored = ReadOptions.from_json(json.loads(json.dumps(reading.to_json())))
         assert stored == replace(reading, path=str(tmp_path / "photos"), labels=str(tmp_path / "home" / "truth.csv"))
 
     @pytest.mark.parametrize(
@@ -39,10 +39,10 @@ class TestReading:
     )
     def test_what_was_changed_is_refused(self, change: dict[str, Any]) -> None:
         with pytest.raises(InvalidInput, match=r"source settings cannot be used .* start a new run"):
-            Reading.from_json({**Reading(path="photos").to_json(), **change})
+            ReadOptions.from_json({**ReadOptions(path="photos").to_json(), **change})
 
     def test_a_run_that_was_not_made_from_files_says_so(self) -> None:
         with pytest.raises(InvalidInput, match="The run was not made from files"):
-            Reading.from_json({"kind": "array", "read": 5})
+            ReadOptions.from_json({"kind": "array", "read": 5})
         with pytest.raises(InvalidInput, match=r"cannot be used \(path\)"):
-            Reading.from_json({})
+            ReadOptions.from_json({})

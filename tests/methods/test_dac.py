@@ -40,7 +40,7 @@ from selfsort.report.read import read_run
 from selfsort.report.sections.pairs import threshold_trace
 from selfsort.report.sections.pictures import Pictures
 from selfsort.runs.folder import RunFolder
-from selfsort.runs.loop import Fit
+from selfsort.runs.loop import FitRun
 from selfsort.types import I64, Clustering, Images, Snapshot, State
 
 CPU = torch.device("cpu")
@@ -415,7 +415,7 @@ class TestReport:
         )
         folder.save_truth(truth, None)
         improve = ImproveConfig(starts=starts, start_length=2)
-        Fit(images, dac.METHOD, QUICK, CPU, truth=truth, folder=folder, improve=improve).run()
+        FitRun(images, dac.METHOD, QUICK, CPU, truth=truth, folder=folder, improve=improve).run()
         run = read_run(folder.path)
         assert len(run.stages) == 3  # the start and two epochs, of one network
         trace = threshold_trace(run)

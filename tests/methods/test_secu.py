@@ -38,7 +38,7 @@ from selfsort.report.read import read_run
 from selfsort.report.sections.bounds import size_trace
 from selfsort.report.sections.pictures import Pictures
 from selfsort.runs.folder import RunFolder
-from selfsort.runs.loop import Fit
+from selfsort.runs.loop import FitRun
 from selfsort.types import Clustering, Images, Snapshot, State
 
 CPU = torch.device("cpu")
@@ -416,7 +416,7 @@ class TestReport:
         image = {"height": 16, "width": 16, "channels": 1, "fit": "crop"}
         settings = {"method": "secu", "settings": config.to_json(), "seed": 0, "image": image}
         folder = RunFolder.create(tmp_path / "run", settings)
-        Fit(pictures, secu.METHOD, config, CPU, folder=folder).run()
+        FitRun(pictures, secu.METHOD, config, CPU, folder=folder).run()
         run = read_run(folder.path)
         trace = size_trace(run.stages)
         assert [(point.lower, point.upper) for point in trace] == [(13.5, 22.5)] * 4

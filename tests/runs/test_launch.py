@@ -13,12 +13,12 @@ import torch
 from tests.tiny_run import files_of
 from tests.toy import TOY
 
-from selfsort.data.options import Reading
+from selfsort.data.options import ReadOptions
 from selfsort.errors import CannotWrite, InvalidInput, MissingData
 from selfsort.methods import registry
 from selfsort.runs import launch as session
 from selfsort.runs.folder import RunFolder
-from selfsort.runs.launch import Request, resume, start
+from selfsort.runs.launch import Launched, Request, launch, resume
 
 
 @pytest.fixture(autouse=True)
@@ -28,7 +28,11 @@ def _toy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def request_for(source: Path, **changes: Any) -> Request:
-    return replace(Request(reading=Reading(path=str(source)), clusters=3, method="toy"), **changes)
+    return replace(Request(source=ReadOptions(path=str(source)), clusters=3, method="toy"), **changes)
+
+
+def start(request: Request, out: Path | None) -> Launched:
+    return launch(replace(request, out=out))
 
 
 class TestWords:
@@ -80,7 +84,7 @@ class TestWords:
         ],
     )
     def test_names_of_run_folders_are_tame(self, source: str, name: str) -> None:
-        request = Request(reading=Reading(path=source), clusters=3, method="toy", seed=4)
+        request = Request(source=ReadOptions(path=source), clusters=3, method="toy", seed=4)
         assert session.free_name(request) == Path("selfsort-runs") / f"{name}-toy-k3-seed4"
 
     def test_a_second_run_gets_a_number(self, npz: Path) -> None:
@@ -148,21 +152,21 @@ class TestStart:
 class TestFeatures:
     def test_the_other_run_must_be_a_finished_one(self, npz: Path, tmp_path: Path) -> None:
         with pytest.raises(MissingData, match="is not a run folder"):
-            start(request_for(npz, method="kmeans", features=str(tmp_path / "nowhere")), None)
+            start(request_for(npz, method="kmeans", encoder=str(tmp_path / "nowhere")), None)
         start(request_for(npz), tmp_path / "half")
         with pytest.raises(MissingData, match="half is not finished"):
-            start(request_for(npz, method="kmeans", features=str(tmp_path / "half")), None)
+            start(request_for(npz, method="kmeans", encoder=str(tmp_path / "half")), None)
 
     def test_a_layer_may_follow_a_colon(self, npz: Path, tmp_path: Path) -> None:
         for name in ("run", "odd:name"):
             start(request_for(npz), tmp_path / name).fit.run()
-        assert session.split_layer(None) == (None, "top")
+        assert session.find_encoder("none") == (None, "top")
         for text, path, layer in [
             ("run", "run", "top"),
             ("run:conv2", "run", "conv2"),
             ("odd:name", "odd:name", "top"),
         ]:
-            folder, found = session.split_layer(text)
+            folder, found = session.find_encoder(text)
             assert folder is not None
             assert (str(folder.path), found) == (path, layer)
 
@@ -177,12 +181,12 @@ class TestFeatures:
 
         monkeypatch.setattr(session, "embed", killed)
         with pytest.raises(KeyboardInterrupt):
-            start(request_for(npz, method="kmeans", features="first"), tmp_path / "second")
+            start(request_for(npz, method="kmeans", encoder="first"), tmp_path / "second")
         assert not (tmp_path / "second").exists()
 
     def test_a_run_on_features_resumes_on_features(self, npz: Path, tmp_path: Path) -> None:
         start(request_for(npz), tmp_path / "first").fit.run()
-        start(request_for(npz, method="kmeans", features="first"), tmp_path / "second")
+        start(request_for(npz, method="kmeans", encoder="first"), tmp_path / "second")
         resumed = resume(tmp_path / "second")
         assert resumed.fit.featuriser is not None
         np.testing.assert_array_equal(

@@ -14,7 +14,7 @@ import torch
 from selfsort.config import Config, setting
 from selfsort.errors import Interrupted, InvalidInput, TrainingFailed
 from selfsort.runs.folder import RunFolder
-from selfsort.runs.loop import Fit, pick_thumbnails, shrink
+from selfsort.runs.loop import FitRun, pick_thumbnails, shrink
 from selfsort.types import Clustering, Images, Method, Snapshot, State
 
 CPU = torch.device("cpu")
@@ -66,9 +66,11 @@ IMAGES = Images(np.zeros((12, 8, 8, 1), dtype=np.uint8))
 DESCRIBED = {"method": "toy", "settings": {}, "seed": 0, "image": {}}
 
 
-def make(folder: RunFolder | None = None, truth: Any = None, max_seconds: float | None = None, **settings: Any) -> Fit:
+def make(
+    folder: RunFolder | None = None, truth: Any = None, max_seconds: float | None = None, **settings: Any
+) -> FitRun:
     config = ToyConfig(n_clusters=3, **settings)
-    return Fit(IMAGES, TOY, config, CPU, folder=folder, truth=truth, max_seconds=max_seconds, save_interval=0)
+    return FitRun(IMAGES, TOY, config, CPU, folder=folder, truth=truth, max_seconds=max_seconds, save_interval=0)
 
 
 def test_events_carry_step_sizes_and_scores() -> None:

@@ -164,12 +164,13 @@ def fit_and_score(cell: Cell) -> Json:
     import torch
 
     from selfsort.methods.registry import find_method
-    from selfsort.runs.loop import Fit
 
     dataset = read(cell.dataset)
+    from selfsort.runs.loop import FitRun
+
     method, cpu = find_method(cell.method), torch.device("cpu")
     config = method.config.from_json(cell.full_settings())
-    fit = Fit(dataset.images, method, config, cpu, cell.seed, dataset.labels)
+    fit = FitRun(dataset.images, method, config, cpu, cell.seed, dataset.labels)
     try:
         _compile(cell)
         began = time.process_time()

@@ -29,7 +29,7 @@ from selfsort.errors import CannotWrite, Interrupted, InvalidInput, SelfsortErro
 
 if TYPE_CHECKING:
     from selfsort.runs.folder import RunFolder
-    from selfsort.runs.launch import Session
+    from selfsort.runs.launch import Launched
     from selfsort.runs.loop import Outcome
 
 
@@ -140,9 +140,10 @@ def fit(
     labels_from_folders: Annotated[
         bool, typer.Option("--labels-from-folders", help="Score against the names of the subfolders.")
     ] = False,
-    features: Annotated[
-        str | None, typer.Option(help="Cluster the features of another run (RUN or RUN:layer) in place of pixels.")
-    ] = None,
+    encoder: Annotated[
+        str, typer.Option(help="What makes features before the method starts: none, or a run, as RUN or RUN:layer.")
+    ] = "none",
+    features: Annotated[str | None, typer.Option(help="The same as --encoder.", hidden=True)] = None,
     self_label: Annotated[
         Path | None, typer.Option(help="The same as: selfsort refine RUN.", show_default=False)
     ] = None,
@@ -158,51 +159,54 @@ def fit(
     json_: JsonOption = False,
 ) -> None:
     """Cluster images and write a run folder."""
-    from selfsort.data.options import Reading
+    from selfsort.data.options import ReadOptions
     from selfsort.methods.registry import DEFAULT_METHOD
-    from selfsort.runs import launch as sessions
+    from selfsort.runs import launch as runs
 
     with _job(device), _progress_bars():
         if resume is not None:
             _refuse_changes(context)
-            session = sessions.resume(resume, source=source, device=None if device == "auto" else device)
+            launched = runs.resume(resume, source=source, device=None if device == "auto" else device)
         else:
             if self_label is not None and _is_main():
                 _say_aside("--self-label RUN is now: selfsort refine RUN. It works here for one release.")
+            if features is not None:
+                encoder = _encoder_of(encoder, features)
             earlier = _earlier_run(self_label, start_from, method)
             reading = None
             if source is not None:
-                reading = Reading(
+                reading = ReadOptions(
                     path=source,
-                    size=sessions.parse_size(size),
-                    channels=sessions.channels_of(gray),
+                    size=runs.parse_size(size),
+                    channels=runs.channels_of(gray),
                     fit=fit_mode.value,
                     where=where,
                     labels=labels,
                     labels_from_folders=labels_from_folders,
                     max_bad=max_bad,
-                    memory_bytes=sessions.parse_memory(memory),
+                    memory_bytes=runs.parse_memory(memory),
                 )
             elif earlier is None:
                 raise InvalidInput("SOURCE is missing. Expected a folder, a list file or an array file. Name one.")
             if earlier is not None:
-                reading = sessions.reading_like(earlier, reading)
+                reading = runs.reading_like(earlier, reading)
                 clusters = clusters or str(earlier.n_clusters)
             assert reading is not None
-            request = sessions.Request(
-                reading=reading,
-                clusters=sessions.parse_clusters(clusters),
+            request = runs.Request(
+                source=reading,
+                clusters=runs.parse_clusters(clusters),
                 method=method or DEFAULT_METHOD,
                 stage=None if self_label is None else "self-label",
                 recipe=recipe,
                 settings=tuple(set_ or ()),
                 seed=seed,
-                features=features,
+                encoder=encoder,
                 start_from=earlier,
                 device=device,
+                out=out,
             )
-            session = sessions.start(request, out)
-        _fit_and_tell(context, session, max_minutes, json_)
+            launched = runs.launch(request)
+        _fit_and_tell(context, launched, max_minutes, json_)
 
 
 @app.command()
@@ -228,18 +232,18 @@ def refine(
     json_: JsonOption = False,
 ) -> None:
     """Go on from a finished run: a second stage makes a new run of it. The first one stays as it is."""
-    from selfsort.data.options import Reading
-    from selfsort.runs import launch as sessions
+    from selfsort.data.options import ReadOptions
+    from selfsort.runs import launch as runs
 
     with _job(device), _progress_bars():
-        earlier = sessions.open_finished(run)
+        earlier = runs.open_finished(run)
         given = None
         if source is not None:
-            given = Reading(path=source, labels=labels, labels_from_folders=labels_from_folders)
+            given = ReadOptions(path=source, labels=labels, labels_from_folders=labels_from_folders)
         elif labels is not None or labels_from_folders:
             raise InvalidInput("labels are read with SOURCE, and there is none. Expected both. Name the images too.")
-        request = sessions.Request(
-            reading=sessions.reading_like(earlier, given),
+        request = runs.Request(
+            source=runs.reading_like(earlier, given),
             clusters=earlier.n_clusters,
             stage=stage,
             recipe=recipe,
@@ -247,8 +251,18 @@ def refine(
             seed=seed,
             start_from=earlier,
             device=device,
+            out=out,
         )
-        _fit_and_tell(context, sessions.start(request, out), max_minutes, json_)
+        _fit_and_tell(context, runs.launch(request), max_minutes, json_)
+
+
+def _encoder_of(encoder: str, features: str) -> str:
+    """Take --features for what it is called today."""
+    if encoder != "none":
+        raise InvalidInput("--features is the old name of --encoder, and both are given. Expected one. Leave it out.")
+    if _is_main():
+        _say_aside("--features RUN is now: --encoder RUN. It works here for one release.")
+    return features
 
 
 def _earlier_run(self_label: Path | None, start_from: Path | None, method: str | None) -> RunFolder | None:
@@ -276,31 +290,31 @@ def _refuse_changes(context: typer.Context) -> None:
             )
 
 
-def _fit_and_tell(context: typer.Context, session: Session, max_minutes: float | None, as_json: bool) -> None:
+def _fit_and_tell(context: typer.Context, launched: Launched, max_minutes: float | None, as_json: bool) -> None:
     from selfsort.runs.launch import summary
 
-    context.meta[_RUN] = session.folder
-    session.fit.max_seconds = None if max_minutes is None else max_minutes * 60
+    context.meta[_RUN] = launched.folder
+    launched.fit.max_seconds = None if max_minutes is None else max_minutes * 60
     say = _say_aside if as_json and _is_main() else _say
-    for note in session.notes if _is_main() else ():
+    for note in launched.notes if _is_main() else ():
         _say_aside(note)
-    skipped = len(session.dataset.ingest.get("skipped", ()))
+    skipped = len(launched.dataset.ingest.get("skipped", ()))
     say(
-        f"{len(session.dataset.images)} images"
+        f"{len(launched.dataset.images)} images"
         + (f" ({skipped} unreadable skipped, see ingest.json)" if skipped else "")
-        + f", {session.fit.config.n_clusters} clusters, method {session.fit.method.name}, recipe {session.recipe}"
+        + f", {launched.fit.config.n_clusters} clusters, method {launched.fit.method.name}, recipe {launched.recipe}"
     )
     try:
-        outcome = session.fit.run()
+        outcome = launched.fit.run()
     except CannotWrite as error:
-        raise CannotWrite(f"{error} {_way_on(session.folder)}") from error
+        raise CannotWrite(f"{error} {_way_on(launched.folder)}") from error
     if as_json:
-        _print_json(summary(session, outcome))
+        _print_json(summary(launched, outcome))
     else:
-        _tell_outcome(session, outcome)
+        _tell_outcome(launched, outcome)
 
 
-def _tell_outcome(session: Session, outcome: Outcome) -> None:
+def _tell_outcome(launched: Launched, outcome: Outcome) -> None:
     found = len(set(outcome.clustering.labels.tolist()))
     memory = "" if outcome.peak_memory_mb is None else f", peak memory {outcome.peak_memory_mb:.0f} MB"
     _say(f"{found} clusters found in {outcome.seconds:.1f} s{memory}")
@@ -310,7 +324,7 @@ def _tell_outcome(session: Session, outcome: Outcome) -> None:
         _say(_scores_line(outcome.metrics))
     if outcome.metrics_sf is not None:
         _say(_scores_line(outcome.metrics_sf) + "  (straight-forward labels)")
-    _say(f"run folder: {session.folder.path}")
+    _say(f"run folder: {launched.folder.path}")
 
 
 @app.command()
@@ -595,15 +609,15 @@ def bench(
 def demo(context: typer.Context, out: OutOption = None) -> None:
     """Cluster the digits that ship with scikit-learn and write a report."""
     from selfsort.cli.demo import write_digits
-    from selfsort.data.options import Reading
+    from selfsort.data.options import ReadOptions
     from selfsort.report.build import write_report
-    from selfsort.runs.launch import Request, start
+    from selfsort.runs.launch import Request, launch
 
     images = write_digits(Path("selfsort-runs") if out is None else out.parent)
     with _progress_bars():
-        session = start(Request(reading=Reading(path=str(images)), clusters=10), out)
-        _fit_and_tell(context, session, None, as_json=False)
-        page = write_report([session.folder.path], None)
+        launched = launch(Request(source=ReadOptions(path=str(images)), clusters=10, out=out))
+        _fit_and_tell(context, launched, None, as_json=False)
+        page = write_report([launched.folder.path], None)
     _say(f"images: {images}")
     _say(f"report: {page}")
 

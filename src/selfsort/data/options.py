@@ -18,7 +18,7 @@ from selfsort.types import Json
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reading:
+class ReadOptions:
     """How to read the source; kept in config.json so that a resumed run reads the same pixels."""
 
     path: str
@@ -41,13 +41,13 @@ class Reading:
         return values
 
     @classmethod
-    def from_run(cls, values: Json, kind: str, names: Sequence[str], image: Json) -> Reading:
+    def from_run(cls, values: Json, kind: str, names: Sequence[str], image: Json) -> ReadOptions:
         """Return how a run says to read the images it has recorded; their labels, if any, are in the run."""
         reading = replace(cls.from_json(values), labels=None, labels_from_folders=False)
         return replace(reading, recorded=Recorded(kind, names, ImageSpec.from_json(image)))
 
     @classmethod
-    def from_json(cls, values: Json) -> Reading:
+    def from_json(cls, values: Json) -> ReadOptions:
         """Read what `to_json` wrote, trusting none of it."""
         hints = {name: hint for name, hint in get_type_hints(cls).items() if name != "recorded"}
         wrong = [name for name, value in values.items() if name not in hints or not fits(value, hints[name])]

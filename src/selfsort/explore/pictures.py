@@ -25,7 +25,7 @@ from selfsort.data.decode import Unreadable, decode, probe
 from selfsort.data.detect import open_recorded
 from selfsort.data.folder import expanded, open_file
 from selfsort.data.gallery import Gallery, Item
-from selfsort.data.options import Reading
+from selfsort.data.options import ReadOptions
 from selfsort.data.resize import cpu_count
 from selfsort.errors import InvalidInput, SelfsortError
 from selfsort.runs.folder import RunFolder, Thumbnails
@@ -214,7 +214,7 @@ def _open_source(
     folder: RunFolder, names: Sequence[str], spec: ImageSpec
 ) -> tuple[PictureSource, ImageSpec, str | None]:
     source, image = folder.field("source", dict), folder.field("image", dict)
-    reading = Reading.from_run(source, folder.source_kind, names, image)
+    reading = ReadOptions.from_run(source, folder.source_kind, names, image)
     assert reading.recorded is not None
     opened = open_recorded(reading.path, reading.recorded)
     if isinstance(opened, Gallery):

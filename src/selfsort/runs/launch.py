@@ -3,61 +3,78 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, cast
 
 import torch
 from threadpoolctl import threadpool_limits
 
 from selfsort import distributed
 from selfsort.data import Dataset, ImageSpec, read_source
-from selfsort.data.options import Reading
+from selfsort.data.options import ReadOptions
 from selfsort.errors import InvalidInput, invalid
 from selfsort.improve.stages import STAGES, find_stage
 from selfsort.learning.device import choose_device
 from selfsort.methods.registry import DEFAULT_METHOD, find_method
 from selfsort.runs.folder import RunFolder
-from selfsort.runs.loop import Fit, Outcome, run_config
-from selfsort.runs.model import FEATURES_FROM, STARTED_FROM, embed, going_on, kind_of, load_featuriser
+from selfsort.runs.loop import FitRun, Outcome, run_config
+from selfsort.runs.model import FEATURES_FROM, STARTED_FROM, FeatureRunModel, embed, going_on, kind_of, load_featuriser
+from selfsort.runs.renamed import renamings
 from selfsort.runs.settings import read_words, settle, stored_settings
-from selfsort.types import Json, Method, Stage
+from selfsort.types import Clustering, FeatureModel, Json, Method, Model, Stage
 
 _MAX_THREADS = 1024
 """More than any machine has use for; a stranger's config.json must not start millions."""
 
 
+NO_ENCODER = "none"
+"""Images are clustered from their pixels, as the papers have it."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """A fit as asked for on the command line."""
+    """A fit as asked for, on the command line or in Python."""
 
-    reading: Reading
+    source: ReadOptions | Dataset
+    """How to read images; or images that are in memory, whose run has no folder until somebody saves it."""
     clusters: int
     method: str = DEFAULT_METHOD
     stage: str | None = None
     """What to do after the run `start_from`, in place of a method."""
     recipe: str = "auto"
-    settings: tuple[str, ...] = ()
-    """`key=value` words."""
+    settings: tuple[str, ...] | Mapping[str, Any] = ()
+    """`key=value` words, or values by name."""
     seed: int = 0
-    features: str | None = None
-    """Another run, as PATH or PATH:layer."""
+    encoder: str = NO_ENCODER
+    """What turns images into features before a method starts: `none`, or another run, as PATH or PATH:layer."""
     start_from: RunFolder | None = None
     """A finished run whose model is the beginning of this one."""
     device: str = "auto"
+    out: Path | None = None
+    """The run folder to make; without one a free name is found."""
 
 
 @dataclass(frozen=True, eq=False)
-class Session:
+class Launched:
     """A run ready to start (or to go on)."""
 
-    fit: Fit
-    folder: RunFolder
+    fit: FitRun
     dataset: Dataset
+    described: Json
+    """What config.json says of it."""
     notes: tuple[str, ...] = ()
     """What the user should know before it starts."""
+    embedded: Mapping[str, RunFolder] = field(default_factory=dict)
+    """Runs that it is made from, by the folder inside it that holds their models."""
+
+    @property
+    def folder(self) -> RunFolder:
+        """The run folder, of a run that has one."""
+        assert self.fit.folder is not None, "made from images in memory"
+        return self.fit.folder
 
     @property
     def recipe(self) -> str:
@@ -65,26 +82,43 @@ class Session:
         recipe = self.folder.field("recipe", dict)
         return f"{recipe.get('name')} ({recipe.get('reason')})"
 
+    def model(self, result: Clustering) -> Model:
+        """Return the fitted model, without the way through a folder."""
+        own = self.fit.method.restore(self.fit.config, result.model, device=self.fit.device)
+        return own if self.fit.featuriser is None else FeatureRunModel(self.fit.featuriser, cast(FeatureModel, own))
 
-def start(request: Request, out: Path | None) -> Session:
-    """Check the request, read the images and create the run folder."""
+
+def fill(folder: RunFolder, dataset: Dataset, embedded: Mapping[str, RunFolder]) -> None:
+    """Write the first files of a new run folder: what is known before the training."""
+    folder.write_json("ingest.json", dataset.ingest)
+    if dataset.paths is not None:
+        folder.save_names(dataset.names)
+    if dataset.labels is not None:
+        folder.save_truth(dataset.labels, dataset.label_names)
+    for name, run in embedded.items():
+        embed(folder, run, name)
+
+
+def launch(request: Request) -> Launched:
+    """Check the request, read the images and create the run folder: the one way to a run that begins anew."""
     kind = _kind_of(request)
-    settings, notes = read_words(kind, request.settings)
+    settings, notes = _settings_of(kind, request.settings)
     if "n_clusters" in settings:
         raise InvalidInput("--set n_clusters says twice how many clusters to find. Expected it once. Use --clusters.")
     device = choose_device(request.device)
-    features_run, layer = split_layer(request.features)
+    encoder_run, layer = find_encoder(request.encoder)
     settle_for = partial(settle, kind, request.clusters, settings, recipe=request.recipe, device=device)
     settle_for(shape=(1, 1, 1))  # anything that can be refused before minutes of decoding is refused first
-    if out is not None and distributed.is_main():
-        RunFolder.refuse_occupied(out)
-    dataset = request.reading.read()
+    if request.out is not None and distributed.is_main():
+        RunFolder.refuse_occupied(request.out)
+    is_in_memory = isinstance(request.source, Dataset)
+    dataset = request.source if isinstance(request.source, Dataset) else request.source.read()
     settled = settle_for(shape=dataset.images.shape)
     if request.start_from is not None:
         refuse_other_images(request.start_from, dataset)
         kind = going_on(kind, request.start_from, device)
     assert isinstance(kind, Method), "a stage is one, given a run"
-    fit = Fit(
+    fit = FitRun(
         images=dataset.images,
         method=kind,
         config=settled.config,
@@ -93,18 +127,31 @@ def start(request: Request, out: Path | None) -> Session:
         seed=request.seed,
         truth=dataset.labels,
         names=dataset.names,
-        featuriser=None if features_run is None else load_featuriser(features_run, device, layer),
+        featuriser=None if encoder_run is None else load_featuriser(encoder_run, device, layer),
     )
     fit.check()
-    described = run_config(
-        fit, settled.choice, dataset.spec, fingerprint=dataset.fingerprint, source=request.reading.to_json()
-    )
-    if features_run is not None:
-        described |= {FEATURES_FROM: str(features_run.path), "features_layer": layer}
+    source = dataset.ingest if isinstance(request.source, Dataset) else request.source.to_json()
+    described = run_config(fit, settled.choice, dataset.spec, fingerprint=dataset.fingerprint, source=source)
+    embedded = {}
+    if encoder_run is not None:
+        described |= {FEATURES_FROM: str(encoder_run.path), "features_layer": layer}
+        embedded[FEATURES_FROM] = encoder_run
     if request.start_from is not None:
         described |= {STARTED_FROM: str(request.start_from.path), "refines": request.start_from.field("method", str)}
-    fit.folder = folder = _opened_by_all(lambda: _create(request, out, described, dataset, features_run))
-    return Session(fit, folder, dataset, notes)
+        embedded[STARTED_FROM] = request.start_from
+    launched = Launched(fit, dataset, described, notes, embedded)
+    if not is_in_memory:
+        fit.folder = _opened_by_all(lambda: _create(launched, request.out or free_name(request)))
+    return launched
+
+
+def _settings_of(
+    kind: Method | Stage, given: tuple[str, ...] | Mapping[str, Any]
+) -> tuple[Mapping[str, Any], tuple[str, ...]]:
+    """Return settings by name, and say which of them have another name today."""
+    if isinstance(given, Mapping):
+        return given, renamings(kind.name, given)
+    return read_words(kind, given)
 
 
 def _kind_of(request: Request) -> Method | Stage:
@@ -119,19 +166,9 @@ def _kind_of(request: Request) -> Method | Stage:
     return stage
 
 
-def _create(
-    request: Request, out: Path | None, described: Json, dataset: Dataset, features_run: RunFolder | None
-) -> RunFolder:
-    with RunFolder.creating(out or free_name(request), described) as folder:
-        folder.write_json("ingest.json", dataset.ingest)
-        if dataset.paths is not None:
-            folder.save_names(dataset.names)
-        if dataset.labels is not None:
-            folder.save_truth(dataset.labels, dataset.label_names)
-        if features_run is not None:
-            embed(folder, features_run, FEATURES_FROM)
-        if request.start_from is not None:
-            embed(folder, request.start_from, STARTED_FROM)
+def _create(launched: Launched, path: Path) -> RunFolder:
+    with RunFolder.creating(path, launched.described) as folder:
+        fill(folder, launched.dataset, launched.embedded)
     return folder
 
 
@@ -144,7 +181,7 @@ def _opened_by_all(create: Callable[[], RunFolder]) -> RunFolder:
     return RunFolder.open(Path(distributed.agree(None)))
 
 
-def resume(path: Path, *, source: str | None = None, device: str | None = None) -> Session:
+def resume(path: Path, *, source: str | None = None, device: str | None = None) -> Launched:
     """Open an unfinished run and read its source again; other pixels than before are refused."""
     folder = RunFolder.open(path)
     folder.refuse_finished()
@@ -168,7 +205,7 @@ def resume(path: Path, *, source: str | None = None, device: str | None = None) 
     if (folder.path / FEATURES_FROM).is_dir():
         inner = RunFolder.open(folder.path / FEATURES_FROM)
         featuriser = load_featuriser(inner, torch_device, str(folder.config.get("features_layer", "top")))
-    fit = Fit(
+    fit = FitRun(
         images=dataset.images,
         method=kind,
         config=config,
@@ -180,7 +217,7 @@ def resume(path: Path, *, source: str | None = None, device: str | None = None) 
         folder=folder,
         featuriser=featuriser,
     )
-    return Session(fit, folder, dataset, take_threads_of(folder))
+    return Launched(fit, dataset, folder.config, take_threads_of(folder))
 
 
 def take_threads_of(folder: RunFolder) -> tuple[str, ...]:
@@ -204,25 +241,25 @@ def take_threads_of(folder: RunFolder) -> tuple[str, ...]:
     )
 
 
-def _source_of(folder: RunFolder, named: str | None) -> Reading:
+def _source_of(folder: RunFolder, named: str | None) -> ReadOptions:
     """Say where an unfinished run's images are; the labels for scoring are in the folder."""
     source = folder.field("source", dict)
     if named is not None:
-        return replace(Reading.from_json(source), path=named, labels=None, labels_from_folders=False)
+        return replace(ReadOptions.from_json(source), path=named, labels=None, labels_from_folders=False)
     kind, names = folder.source_kind, folder.names()
     if names is None and kind in ("folder", "list"):
         raise InvalidInput(
             f"the run {folder.path} does not say which pictures it was started with. Expected its names.csv, or the "
             f"source. Name it: selfsort fit SOURCE --resume {folder.path}."
         )
-    return Reading.from_run(source, kind, names or (), folder.field("image", dict))
+    return ReadOptions.from_run(source, kind, names or (), folder.field("image", dict))
 
 
-def reading_like(earlier: RunFolder, given: Reading | None) -> Reading:
+def reading_like(earlier: RunFolder, given: ReadOptions | None) -> ReadOptions:
     """How to read images for a run that goes on from another: its own source, or a new one in the same form."""
     if given is None:
         source, image = earlier.field("source", dict), earlier.field("image", dict)
-        reading = Reading.from_run(source, earlier.source_kind, earlier.label_table().names, image)
+        reading = ReadOptions.from_run(source, earlier.source_kind, earlier.label_table().names, image)
         return replace(
             reading, labels=source.get("labels"), labels_from_folders=bool(source.get("labels_from_folders"))
         )
@@ -249,16 +286,16 @@ def open_finished(path: Path) -> RunFolder:
     return folder
 
 
-def summary(session: Session, outcome: Outcome) -> Json:
+def summary(launched: Launched, outcome: Outcome) -> Json:
     """The object `fit --json` prints."""
     result: Json = {
-        "run": str(session.folder.path),
-        "method": session.fit.method.name,
-        "recipe": session.folder.field("recipe", dict).get("name"),
-        "seed": session.fit.seed,
-        "images": len(session.dataset.images),
-        "skipped_files": len(session.dataset.ingest.get("skipped", ())),
-        "clusters_asked": session.fit.config.n_clusters,
+        "run": str(launched.folder.path),
+        "method": launched.fit.method.name,
+        "recipe": launched.folder.field("recipe", dict).get("name"),
+        "seed": launched.fit.seed,
+        "images": len(launched.dataset.images),
+        "skipped_files": len(launched.dataset.ingest.get("skipped", ())),
+        "clusters_asked": launched.fit.config.n_clusters,
         "clusters_found": len(set(outcome.clustering.labels.tolist())),
         "seconds": round(outcome.seconds, 3),
         "peak_memory_mb": outcome.peak_memory_mb,
@@ -310,9 +347,9 @@ def parse_memory(text: str | None) -> int | None:
     return int(float(match[1]) * 1024 ** " KMGT".index(match[2].upper() or " "))
 
 
-def split_layer(text: str | None) -> tuple[RunFolder | None, str]:
-    """Read --features: RUN or RUN:layer."""
-    if text is None:
+def find_encoder(text: str) -> tuple[RunFolder | None, str]:
+    """Read --encoder: none, RUN or RUN:layer."""
+    if text == NO_ENCODER:
         return None, "top"
     path, layer = text, "top"
     # The colon after the letter of a Windows drive has a path behind it, which is no layer.
@@ -325,7 +362,8 @@ def split_layer(text: str | None) -> tuple[RunFolder | None, str]:
 
 def free_name(request: Request) -> Path:
     """Pick a run folder nobody uses: selfsort-runs/SOURCE-METHOD-kK-seedS."""
-    stem = re.sub(r"[^\w.-]+", "-", Path(request.reading.path).absolute().stem)[:60] or "images"
+    assert isinstance(request.source, ReadOptions), "images in memory have no name"
+    stem = re.sub(r"[^\w.-]+", "-", Path(request.source.path).absolute().stem)[:60] or "images"
     base = Path("selfsort-runs") / f"{stem}-{request.stage or request.method}-k{request.clusters}-seed{request.seed}"
     candidate, number = base, 2
     while candidate.exists():

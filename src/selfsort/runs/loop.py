@@ -53,7 +53,7 @@ class Outcome:
 
 
 @dataclass(eq=False)
-class Fit:
+class FitRun:
     """One run of one method over one set of images; `run` executes or resumes it."""
 
     images: Images
@@ -132,7 +132,7 @@ class Fit:
             )
         if self.featuriser is not None and self.method.train_on_features is None:
             raise InvalidInput(
-                f"{self.method.name} learns its own features, so --features cannot be used with it. "
+                f"{self.method.name} learns its own features, so --encoder cannot be used with it. "
                 "Expected a classical method. Choose for example --method ac-gdl or kmeans."
             )
         check_improvable(self.method, self.improve)
@@ -298,7 +298,7 @@ def shrink(pixels_NHWC: U8, side: int = 64) -> U8:
     return small
 
 
-def run_config(fit: Fit, choice: Choice, spec: ImageSpec, *, fingerprint: str, source: Json) -> Json:
+def run_config(fit: FitRun, choice: Choice, spec: ImageSpec, *, fingerprint: str, source: Json) -> Json:
     """Everything config.json says about a run before it starts."""
     return {
         "selfsort": __version__,

@@ -41,7 +41,7 @@ class Featuriser:
 class FeatureRunModel:
     """A classical method fitted on another run's features: that run's network, then the method's own rule."""
 
-    featuriser: Featuriser
+    featuriser: Callable[[Images], F32]
     classic: FeatureModel
 
     def apply(self, images: Images, layer: str = "top") -> Assignment:

@@ -11,18 +11,18 @@ import pytest
 from PIL import Image
 from tests.tiny_run import files_of
 
-from selfsort.data.options import Reading
+from selfsort.data.options import ReadOptions
 from selfsort.errors import CannotWrite, InvalidInput
 from selfsort.runs.export.folders import export_folders, free_path, safe_name
 from selfsort.runs.folder import RunFolder
-from selfsort.runs.launch import Request, start
+from selfsort.runs.launch import Request, launch
 
 
 def fitted(source: Path, tmp_path: Path, **reading: object) -> RunFolder:
-    wanted = Reading(path=str(source), **reading)  # type: ignore[arg-type]
-    session = start(Request(reading=wanted, clusters=3, method="kmeans"), tmp_path / "run")
-    session.fit.run()
-    return session.folder
+    wanted = ReadOptions(path=str(source), **reading)  # type: ignore[arg-type]
+    launched = launch(Request(source=wanted, clusters=3, method="kmeans", out=tmp_path / "run"))
+    launched.fit.run()
+    return launched.folder
 
 
 @pytest.mark.parametrize(

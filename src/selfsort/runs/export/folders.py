@@ -17,7 +17,7 @@ from types import ModuleType
 from PIL import Image
 
 from selfsort.data import Dataset
-from selfsort.data.options import Reading
+from selfsort.data.options import ReadOptions
 from selfsort.errors import CannotWrite, InvalidInput, SelfsortError
 from selfsort.progress import track
 from selfsort.runs.folder import LabelTable, RunFolder
@@ -111,7 +111,7 @@ def put(made: Path, places: Iterable[Path]) -> Path | None:
 def read_images_of(folder: RunFolder, table: LabelTable) -> Dataset:
     """Read the images of a run from its source again; others than the run's are refused."""
     source, image = folder.field("source", dict), folder.field("image", dict)
-    reading = Reading.from_run(source, folder.source_kind, table.names, image)
+    reading = ReadOptions.from_run(source, folder.source_kind, table.names, image)
     dataset = reading.read(min_images=1)
     # Files are known by their names; rows of an array have only their pixels to be known by.
     is_other = dataset.paths is None and dataset.fingerprint != folder.field("fingerprint", str)
