@@ -5,24 +5,10 @@ import pytest
 from scipy.sparse import csr_array
 
 from selfsort.graph.agglomerate import (
-    Update,
     agglomerate,
 )
 from selfsort.graph.tree import BY_ABSORPTION
 from selfsort.types import F64, I64
-
-Modes = list[tuple[Update, float, float, int]]
-MODES: Modes = [
-    ("exact", 0.0, 0.0, 5),
-    ("exact", 0.0, 1.0, 5),
-    ("exact", 0.0, 0.5, 2),
-    ("exact", 0.0, 2.0, 1),
-    ("approx_size", 0.0, 0.0, 5),
-    ("approx_size", 0.0, 1.0, 5),
-    ("approx_alpha", 0.0, 0.0, 5),
-    ("approx_alpha", -0.25, 0.0, 5),
-    ("approx_alpha", 0.5, 1.0, 3),
-]
 
 
 def blobs_with_outliers() -> tuple[csr_array, I64, F64]:

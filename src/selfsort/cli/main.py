@@ -69,6 +69,10 @@ app = typer.Typer(
 )
 
 
+_SORT, _LOOK, _RESEARCH = "Sort", "Look and hand on", "Research and machine"
+"""The groups of commands in the help."""
+
+
 class FitMode(StrEnum):
     """How pictures of different shapes become equal."""
 
@@ -118,7 +122,7 @@ def _options(
     del debug, version
 
 
-@app.command()
+@app.command(rich_help_panel=_SORT)
 def fit(
     context: typer.Context,
     source: Annotated[
@@ -209,7 +213,7 @@ def fit(
         _fit_and_tell(context, launched, max_minutes, json_)
 
 
-@app.command()
+@app.command(rich_help_panel=_SORT)
 def refine(
     context: typer.Context,
     run: RunArgument,
@@ -327,7 +331,7 @@ def _tell_outcome(launched: Launched, outcome: Outcome) -> None:
     _say(f"run folder: {launched.folder.path}")
 
 
-@app.command()
+@app.command(rich_help_panel=_SORT)
 def predict(
     run: RunArgument,
     source: Annotated[str, typer.Argument(help="New images, any source that fit reads.", show_default=False)],
@@ -374,7 +378,7 @@ def predict(
         )
 
 
-@app.command()
+@app.command(rich_help_panel=_LOOK)
 def score(
     run: RunArgument, labels: LabelsOption = None, original: OriginalOption = False, json_: JsonOption = False
 ) -> None:
@@ -402,7 +406,7 @@ def score(
         _say(_scores_line(metrics))
 
 
-@app.command()
+@app.command(rich_help_panel=_LOOK)
 def report(
     runs: Annotated[list[Path], typer.Argument(help="One run folder or more.", show_default=False)],
     out: OutOption = None,
@@ -422,7 +426,7 @@ def report(
                 _say(f"{len(write_figures(run, folder, is_original=original))} figure files: {folder}")
 
 
-@app.command()
+@app.command(rich_help_panel=_LOOK)
 def explore(
     run: RunArgument,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 0,
@@ -439,7 +443,7 @@ def explore(
         serve(run, port=port, is_browser_wanted=not no_browser, say=say)
 
 
-@app.command()
+@app.command(rich_help_panel=_LOOK)
 def export(
     run: RunArgument,
     to: Annotated[ExportTo, typer.Option(help="What to write.", show_default=False)],
@@ -471,7 +475,7 @@ def _tell_corrections(n_edits: int) -> None:
         _say_aside(f"Corrections made in selfsort explore, all applied: {n_edits}. For none of them add --original.")
 
 
-@app.command()
+@app.command(rich_help_panel=_RESEARCH)
 def methods(
     name: Annotated[str | None, typer.Argument(help="Show one method's settings.", show_default=False)] = None,
     json_: JsonOption = False,
@@ -543,7 +547,7 @@ def _method_row(name: str) -> dict[str, str]:
     return row | {"summary": method.summary, "source": method.source}
 
 
-@app.command()
+@app.command(rich_help_panel=_RESEARCH)
 def bench(
     name: Annotated[str | None, typer.Argument(help="A table; without one, list them.", show_default=False)] = None,
     seeds: Annotated[str | None, typer.Option(help="How many (3), or which (0,1,2).", show_default=False)] = None,
@@ -605,7 +609,7 @@ def bench(
         _say_aside(f"{len(filled.left)} cells are left, the first is {filled.left[0].name}.")
 
 
-@app.command()
+@app.command(rich_help_panel=_RESEARCH)
 def demo(context: typer.Context, out: OutOption = None) -> None:
     """Cluster the digits that ship with scikit-learn and write a report."""
     from selfsort.cli.demo import write_digits
