@@ -27,7 +27,7 @@ from selfsort.learning.batches import PixelTensor, shuffled_batches
 from selfsort.learning.device import choose_device
 from selfsort.learning.epoch import run_epoch
 from selfsort.learning.seeds import seeded_init, torch_generator
-from selfsort.methods.jule import JULEModel, encode
+from selfsort.methods.jule import JULEModel, encode_layer
 from selfsort.nets.convnet import ConvNet
 from selfsort.runs.folder import RunFolder
 from selfsort.runs.model import load_featuriser
@@ -94,7 +94,7 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, float]:
     net = featuriser.model.net
     losses = finetune(net, source.images, labels, FineTuning(epochs=asked.epochs), device=device, seed=asked.seed)
     faces = read_source([asked.faces / name for name in pairs.pictures], spec=featuriser.spec, max_bad=0.0)
-    found = verify_pictures(encode(net, faces.images, device), pairs.pictures, pairs)
+    found = verify_pictures(encode_layer(net, faces.images, device), pairs.pictures, pairs)
     result = {"accuracy": found.mean, "spread": float(found.accuracy.std()), "loss": losses[-1]}
     print(json.dumps(result))
     return result

@@ -46,10 +46,13 @@ def primitives() -> None:
     assert distributed.gather_rows(distributed.share(torch.arange(5))).tolist() == [0, 1, 2, 3, 4]
     assert distributed.average(torch.tensor([float(rank)])).tolist() == [0.5]
     assert distributed.agree(f"from {rank}") == "from 0"
-    rows = distributed.rows_in_shares(
-        torch.split(torch.arange(7), 2), 7, lambda idx: torch.stack([idx, idx**2], 1).float()
+    rows, none = distributed.rows_in_shares(
+        torch.split(torch.arange(7), 2),
+        7,
+        lambda idx: [torch.stack([idx, idx**2], 1).float(), idx.new_zeros(len(idx), 0)],
     )
     np.testing.assert_array_equal(rows, np.stack([np.arange(7), np.arange(7) ** 2], axis=1))
+    assert none.shape == (7, 0)
     generator = torch.Generator().manual_seed(3)
     untouched = torch.Generator().manual_seed(3)
     distributed.own_stream(generator)

@@ -52,10 +52,11 @@ class TestAlone:
         assert distributed.synchronised(norm) is norm
 
     def test_rows_are_computed_chunk_by_chunk(self) -> None:
-        found = distributed.rows_in_shares(torch.split(torch.arange(5), 2), 5, lambda idx: idx[:, None].float())
-        assert found.tolist() == [[0], [1], [2], [3], [4]]
+        found = distributed.rows_in_shares(torch.split(torch.arange(5), 2), 5, lambda idx: [idx[:, None].float(), idx])
+        assert found[0].tolist() == [[0], [1], [2], [3], [4]]
+        assert found[1].tolist() == [0, 1, 2, 3, 4]
         with pytest.raises(InvalidInput, match="images must be at least one"):
-            distributed.rows_in_shares([], 0, lambda idx: idx)
+            distributed.rows_in_shares([], 0, lambda idx: [idx])
 
     def test_no_process_group_is_opened(self) -> None:
         with distributed.joined("cpu"):

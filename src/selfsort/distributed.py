@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
@@ -98,23 +98,21 @@ def gather_rows(rows: Tensor) -> Tensor:
     return torch.cat([part[: int(length)] for part, length in zip(found, lengths, strict=True)])
 
 
-def rows_in_shares(chunks: Iterable[Tensor], n: int, compute: Callable[[Tensor], Tensor]) -> F32:
+def rows_in_shares(chunks: Iterable[Tensor], n: int, compute: Callable[[Tensor], Sequence[Tensor]]) -> tuple[F32, ...]:
     """Compute rows for all images, each process some of the chunks; every process gets all of them, bit for bit."""
-    found: Tensor | None = None
+    found: list[Tensor] | None = None
     for i, idx in enumerate(chunks):
         if i % world_size() != rank() and found is not None:
             continue
-        part = compute(idx).detach()
+        parts = [part.detach() for part in compute(idx)]
         if found is None:  # also by those whose turn it is not: the width of a row has to be known
-            found = torch.zeros(n, *part.shape[1:], dtype=part.dtype, device=part.device)
+            found = [torch.zeros(n, *part.shape[1:], dtype=part.dtype, device=part.device) for part in parts]
         if i % world_size() == rank():
-            found[idx] = part
+            for rows, part in zip(found, parts, strict=True):
+                rows[idx] = part
     if found is None:
         raise invalid("images", "be at least one", 0, "Give some images.")
-    if world_size() > 1:
-        dist.all_reduce(found)
-    rows: F32 = found.cpu().numpy()
-    return rows
+    return tuple((add_up(rows) if rows.numel() else rows).cpu().numpy() for rows in found)
 
 
 def average(numbers: Tensor) -> Tensor:

@@ -24,10 +24,10 @@ from selfsort.improve.self_label import (
     Refined,
     SelfLabelConfig,
     SelfLabelModel,
+    assign,
     calibrated_sharpness,
     label_loss,
     learning_rate,
-    look,
     select,
     sharpness_for,
     strong_policy,
@@ -67,7 +67,7 @@ class BlotModel:
         self.net = Blots(sharpness)
 
     def apply(self, images: Images, layer: str = "top") -> Assignment:
-        return look(Refined(self.net), images, CPU)
+        return assign(Refined(self.net), images, CPU)
 
     def network(self) -> nn.Module:
         return self.net
@@ -219,7 +219,7 @@ class TestTraining:
         assert well.calibrate() == 1.0
         assert badly.calibrate() < 0.5
         shares = [
-            float((look(run.net, images, CPU).soft.max(axis=1) > config.threshold).mean()) for run in (well, badly)
+            float((assign(run.net, images, CPU).soft.max(axis=1) > config.threshold).mean()) for run in (well, badly)
         ]
         assert shares[0] > 0.45
         assert shares[1] == 0

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import torch
 
 from selfsort.learning.batches import PixelTensor, shuffled_batches
@@ -35,3 +36,25 @@ def test_shuffled_batches_are_a_partition() -> None:
     assert sorted(torch.cat(batches).tolist()) == list(range(10))
     dropped = list(shuffled_batches(10, 4, generator, drop_last=True))
     assert [len(batch) for batch in dropped] == [4, 4]
+
+
+@pytest.mark.parametrize(
+    ("side", "n_pixels", "at_most", "size"),
+    [
+        (28, 2**19, 4096, 512),
+        (32, 2**19, 4096, 512),
+        (33, 2**19, 4096, 256),
+        (8, 2**19, 4096, 4096),
+        (8, 2**19, 2**19, 8192),
+        (28, 2**18, 2048, 256),
+        (4, 2**18, 2048, 2048),
+        (32, 2**17, 4096, 128),
+        (300, 2**17, 4096, 8),
+    ],
+)
+def test_chunks_hold_about_as_many_pixels_for_any_image_size(side: int, n_pixels: int, at_most: int, size: int) -> None:
+    one = np.zeros((1, side, side, 1), dtype=np.uint8)
+    pixels = PixelTensor(Images(np.broadcast_to(one, (9000, side, side, 1))), torch.device("cpu"))
+    chunks = list(pixels.even_chunks(n_pixels, at_most=at_most))
+    assert {len(chunk) for chunk in chunks[:-1]} == {size}
+    assert torch.equal(torch.cat(chunks), torch.arange(9000))

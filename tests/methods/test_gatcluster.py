@@ -306,7 +306,7 @@ class TestViews:
         change = []
         for is_standardised in (False, True):
             run = _Run(bright, replace(QUICK, standardise=is_standardised), CPU, seed=0)
-            seen = [gatcluster.look(run.net, images, CPU).features for images in (bright, dark)]
+            seen = [gatcluster.probe(run.net, images, CPU).features for images in (bright, dark)]
             change.append(float(np.abs(seen[0] - seen[1]).max() / np.abs(seen[0]).max()))
             exported = LabelPath(run.net.eval())(PixelTensor(dark, CPU).floats(torch.arange(len(dark))))[1]
             np.testing.assert_allclose(exported.detach().numpy(), seen[1], rtol=1e-4, atol=1e-6)

@@ -29,7 +29,6 @@ from selfsort.methods.jule import (
     View,
     first_clusters,
     learning_rate,
-    look,
     merge,
     merge_safely,
     mine_triplets,
@@ -38,6 +37,7 @@ from selfsort.methods.jule import (
     train,
     triplet_loss,
     unfolding_rate,
+    view_of,
 )
 from selfsort.metrics.external import accuracy
 from selfsort.types import I64, Clustering, Images, Snapshot, State
@@ -213,7 +213,7 @@ class TestOutliers:
         noise = np.random.default_rng(0).normal(0, 1, (180, 2))
         groups = np.repeat([[0, 0], [5, 0], [0, 5]], 60, axis=0) + noise
         pairs = np.repeat([[90, 0], [-90, 0], [0, 90], [0, -90]], 2, axis=0) + np.tile([[0, 0], [0, 0.1]], (4, 1))
-        return look(np.concatenate([groups, pairs]).astype(np.float32), cls.CONFIG, CPU)
+        return view_of(np.concatenate([groups, pairs]).astype(np.float32), cls.CONFIG, CPU)
 
     def start(self) -> I64:
         return np.concatenate([np.repeat(np.arange(6), 30), np.repeat(np.arange(6, 10), 2)])
@@ -418,7 +418,7 @@ class TestBadData:
 
 def test_first_clusters_follow_nearest_neighbours() -> None:
     rows = np.array([[0.0], [0.1], [5.0], [5.1], [5.3], [9.0], [9.2]], dtype=np.float32)
-    labels, notes = first_clusters(look(rows, QUICK, CPU), replace(QUICK, n_clusters=2), seed=0)
+    labels, notes = first_clusters(view_of(rows, QUICK, CPU), replace(QUICK, n_clusters=2), seed=0)
     assert labels.tolist() == [0, 0, 1, 1, 1, 2, 2]
     assert notes == ()
 
@@ -446,7 +446,7 @@ class TestDocs:
         for info in describe(JULEConfig):
             assert info.name == "n_clusters" or f"`{info.name}`" in page, info.name
         for name in (
-            "look",
+            "view_of",
             "first_clusters",
             "merge",
             "plan_periods",

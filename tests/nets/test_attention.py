@@ -153,14 +153,14 @@ class TestNetwork:
         torch.manual_seed(0)
         module = Attention(3, (4, 4), has_conv=False).eval()
         image, label = torch.rand(2, 3, 4, 4), torch.rand(2, 3, 4, 4)
-        seen = (label * module.look(image)[:, None]).sum(dim=(2, 3))
+        seen = (label * module.attention_map(image)[:, None]).sum(dim=(2, 3))
         torch.testing.assert_close(module(image, label), module.head(seen))
         assert module.parameters_of(image).shape == (2, 3)
         assert ((module.parameters_of(image) > 0) & (module.parameters_of(image) < 1)).all()
 
     def test_soft_attention_is_any_map(self) -> None:
         module = Attention(3, (4, 5), kind="soft").eval()
-        maps = module.look(torch.rand(2, 3, 4, 5))
+        maps = module.attention_map(torch.rand(2, 3, 4, 5))
         assert maps.shape == (2, 4, 5)
         assert ((maps > 0) & (maps < 1)).all()
 

@@ -30,7 +30,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -43,7 +42,7 @@ from selfsort.errors import InvalidInput
 from selfsort.improve.regroup import propose
 from selfsort.learning.batches import PixelTensor, shuffled_batches
 from selfsort.learning.checkpoint import Checkpoint, pack_module, saved_shape, to_numpy, unpack_module
-from selfsort.learning.encode import check_request
+from selfsort.learning.encode import check_request, encode_several
 from selfsort.learning.epoch import EpochStats, run_epoch
 from selfsort.learning.seeds import torch_generator
 from selfsort.types import (
@@ -212,20 +211,10 @@ def take_statistics(net: Refined, images: Images, device: torch.device, size: in
     net.eval()
 
 
-def look(net: Refined, images: Images, device: torch.device) -> Assignment:
+def assign(net: Refined, images: Images, device: torch.device) -> Assignment:
     """Assign all images, in evaluation mode and as they are."""
-    height, width, _ = images.shape
-    # Divides the 4,096 images that a saved run is predicted in, so that the same products are computed again.
-    chunk = 2 ** min(11, max(3, 18 - math.ceil(math.log2(height * width))))
-    pixels, was_training = PixelTensor(images, device), net.training
-    net.eval()
-    with torch.inference_mode():
-        n_clusters = net(pixels.floats(torch.arange(1)))[0].shape[1]
-        both = distributed.rows_in_shares(
-            pixels.chunks(chunk), len(pixels), lambda idx: torch.cat(net(pixels.floats(idx)), dim=1)
-        )
-    net.train(was_training)
-    soft, features = np.ascontiguousarray(both[:, :n_clusters]), np.ascontiguousarray(both[:, n_clusters:])
+    pixels = PixelTensor(images, device)
+    soft, features = encode_several(net, pixels, pixels.even_chunks(2**18, at_most=2**11), net)
     return Assignment(features, soft)
 
 
@@ -260,7 +249,7 @@ class _Run:
 
     def ask(self) -> dict[str, float | int]:
         """Keep what the network says before anything is trained, and make half of it sure; regroup it if set."""
-        found = look(self.net, self.images, self.device)
+        found = assign(self.net, self.images, self.device)
         self.net.get_buffer("sharpness").fill_(sharpness_for(torch.from_numpy(found.soft), self.config.threshold))
         self.before_N = self.fixed_N = torch.from_numpy(found.labels)
         self.latest_N = self.before_N.clone()
@@ -283,7 +272,7 @@ class _Run:
     def calibrate(self) -> float:
         """Be no surer than the run's labels justify; returns the share of them that the network repeats."""
         self.net.get_buffer("sharpness").fill_(1.0)
-        found = look(self.net, self.images, self.device)
+        found = assign(self.net, self.images, self.device)
         soft_NK, labels_N = torch.from_numpy(found.soft), torch.from_numpy(found.labels)
         power = min(sharpness_for(soft_NK, self.config.threshold), calibrated_sharpness(soft_NK, self.fixed_N))
         self.net.get_buffer("sharpness").fill_(power)
@@ -387,7 +376,7 @@ def _too_little(agreement: float, config: SelfLabelConfig) -> str:
 
 
 def _result(run: _Run) -> Clustering:
-    found = look(run.net, run.images, run.device)
+    found = assign(run.net, run.images, run.device)
     model = State(pack_module("net", run.net), {"shape": list(run.images.shape)})
     return Clustering(found.labels, found.soft, found.features, model, {"labels_before": to_numpy(run.before_N)})
 
@@ -404,7 +393,7 @@ class SelfLabelModel:
     def apply(self, images: Images, layer: str = "top") -> Assignment:
         """Return features and assignments."""
         check_request(images, self.shape, layer)
-        return look(self.net, images, self.device)
+        return assign(self.net, images, self.device)
 
     def network(self) -> nn.Module:
         """Return images (B, C, H, W) in [0, 1] to assignments and features as one module."""

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from selfsort import distributed
 from selfsort.errors import InvalidInput, invalid
-from selfsort.types import Images
+from selfsort.learning.batches import PixelTensor
+from selfsort.progress import track
+from selfsort.types import F32, Images
 
 
 def check_request(
@@ -20,3 +28,25 @@ def check_request(
     if len(layers) == 1:
         raise invalid("the layer", f"be {layers[0]}, the only one this network gives", repr(layer), "Leave it out.")
     raise invalid("the layer", f"be one of {', '.join(layers)}", repr(layer), "Name one of them.")
+
+
+def encode(net: nn.Module, pixels: PixelTensor, chunks: Iterable[Tensor], compute: Callable[[Tensor], Tensor]) -> F32:
+    """Return rows (N, D) for all images: what `compute`, a part of `net`, makes of them in evaluation mode.
+
+    How images are cut into chunks decides about the last bits of the result, so every method keeps its own cut.
+    """
+    return encode_several(net, pixels, chunks, lambda x_BCHW: (compute(x_BCHW),))[0]
+
+
+def encode_several(
+    net: nn.Module, pixels: PixelTensor, chunks: Iterable[Tensor], compute: Callable[[Tensor], Sequence[Tensor]]
+) -> tuple[F32, ...]:
+    """Same as `encode` for several arrays at once."""
+    was_training = net.training
+    net.eval()
+    with torch.inference_mode():
+        found = distributed.rows_in_shares(
+            track(chunks, "encoding", len(pixels), weigh=len), len(pixels), lambda idx: compute(pixels.floats(idx))
+        )
+    net.train(was_training)
+    return found

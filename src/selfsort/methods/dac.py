@@ -26,6 +26,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
@@ -38,8 +39,8 @@ from selfsort import distributed
 from selfsort.augment.policy import augment
 from selfsort.errors import InvalidInput
 from selfsort.learning.batches import PixelTensor
-from selfsort.learning.checkpoint import Checkpoint, pack_module, saved_shape, to_numpy, unpack_module
-from selfsort.learning.encode import check_request
+from selfsort.learning.checkpoint import Checkpoint, pack_module, saved_shape, unpack_module
+from selfsort.learning.encode import check_request, encode
 from selfsort.learning.epoch import run_epoch
 from selfsort.learning.seeds import seeded_init, torch_generator
 from selfsort.learning.trainee import Trainee
@@ -169,24 +170,19 @@ def evenly(idx_N: Tensor, size: int) -> tuple[Tensor, ...]:
     return torch.tensor_split(idx_N, max(1, len(idx_N) // size))
 
 
-def encode(net: LabelNet, images: Images, config: DACConfig, device: torch.device, layer: str = "top") -> F32:
+def encode_layer(net: LabelNet, images: Images, config: DACConfig, device: torch.device, layer: str = "top") -> F32:
     """Return activations (`top`) or pooled features (`top-1`) of all images, in inference mode."""
-    pixels = PixelTensor(images, device)
-    height, width, _ = images.shape
-    # About as many pixels at a time for any image size; by the batch's statistics, about a mini-batch.
-    size = 2 ** max(3, 17 - math.ceil(math.log2(height * width)))
-    compute, parts = net if layer == "top" else net.pooled, []
-    net.eval()
-    with torch.inference_mode():
-        for block in pixels.chunks(_BLOCK):
-            for idx in evenly(block, config.batch_size) if config.bn_eval == "batch" else torch.split(block, size):
-                if config.bn_eval == "batch" and len(idx) > 1:
-                    with batch_statistics(net):
-                        parts.append(to_numpy(compute(pixels.floats(idx))))
-                else:
-                    parts.append(to_numpy(compute(pixels.floats(idx))))
-    found: F32 = np.concatenate(parts)
-    return found
+    pixels, compute = PixelTensor(images, device), net if layer == "top" else net.pooled
+    if config.bn_eval != "batch":
+        return encode(net, pixels, pixels.even_chunks(2**17), compute)
+
+    def by_their_own_statistics(x_BCHW: Tensor) -> Tensor:
+        with batch_statistics(net) if len(x_BCHW) > 1 else nullcontext():
+            found: Tensor = compute(x_BCHW)
+            return found
+
+    batches = (idx for block in pixels.chunks(_BLOCK) for idx in evenly(block, config.batch_size))
+    return encode(net, pixels, batches, by_their_own_statistics)
 
 
 # --- training ------------------------------------------------------------------------------------------------------
@@ -232,7 +228,7 @@ class _Run:
 
     def evaluate(self) -> F32:
         """Label all images and return their activations."""
-        activations = encode(self.net, self.images, self.config, self.device)
+        activations = encode_layer(self.net, self.images, self.config, self.device)
         self.labels = activations.argmax(axis=1).astype(np.int64)
         return activations
 
@@ -396,11 +392,11 @@ class DACModel:
     def apply(self, images: Images, layer: str = "top") -> Assignment:
         """Return label features (`top`) or pooled features (`top-1`), and probabilities."""
         check_request(images, self.shape, layer, LAYERS)
-        activations = encode(self.net, images, self.config, self.device)
+        activations = encode_layer(self.net, images, self.config, self.device)
         if layer == "top":
             features = _label_features(activations, self.config)
         else:
-            features = encode(self.net, images, self.config, self.device, layer)
+            features = encode_layer(self.net, images, self.config, self.device, layer)
         return Assignment(features, _softmax(activations))
 
     def network(self) -> nn.Module:

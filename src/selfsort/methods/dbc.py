@@ -42,7 +42,7 @@ from selfsort.augment.policy import Affine
 from selfsort.classic.kmeans import kmeans
 from selfsort.learning.batches import PixelTensor, shuffled_batches
 from selfsort.learning.checkpoint import Checkpoint, pack_module, saved_shape, to_numpy, unpack_module
-from selfsort.learning.encode import check_request
+from selfsort.learning.encode import check_request, encode
 from selfsort.learning.epoch import EpochStats, run_epoch
 from selfsort.learning.rates import set_rate
 from selfsort.learning.seeds import derive_seed, seeded_init, torch_generator
@@ -110,24 +110,14 @@ def build_network(shape: tuple[int, int, int], config: FCAEConfig) -> AutoEncode
     return FCAE(shape, plan_stages(*shape[:2]) if config.arch == "auto" else ARCHITECTURES[config.arch])
 
 
-def encode(encoder: nn.Module, images: Images, device: torch.device) -> F32:
-    """Return the features of all images, in evaluation mode."""
-    height, width, _ = images.shape
-    # About as many pixels at a time for any image size; divides the 4,096 images that a saved run is predicted in, so
-    # that predicting the training images repeats the very same products.
-    chunk = 2 ** min(12, max(3, 19 - math.ceil(math.log2(height * width))))
-    pixels, was_training = PixelTensor(images, device), encoder.training
-    encoder.eval()
-    with torch.inference_mode():
-        features = distributed.rows_in_shares(
-            pixels.chunks(chunk), len(pixels), lambda idx: encoder(pixels.floats(idx))
-        )
-    encoder.train(was_training)
-    return features
+def encode_all(encoder: nn.Module, images: Images, device: torch.device) -> F32:
+    """Return the features of all images."""
+    pixels = PixelTensor(images, device)
+    return encode(encoder, pixels, pixels.even_chunks(2**19), encoder)
 
 
 def score_all(features: F32, mu_KD: Tensor, v: float) -> Tensor:
-    """Return the logarithms of the scores (N, K) of all images, on the host; blocks as in `encode`."""
+    """Return the logarithms of the scores (N, K) of all images, on the host; predicting repeats the blocks."""
     with torch.no_grad():
         return torch.cat([log_scores(block, mu_KD.cpu(), v) for block in torch.split(torch.from_numpy(features), 1024)])
 
@@ -173,7 +163,7 @@ class _Run:
     def new(cls, images: Images, config: FCAEConfig, device: torch.device, seed: int) -> _Run:
         with seeded_init(seed):
             net = build_network(images.shape, config).to(device)
-        n_features = encode(net.encoder, images.subset(slice(0, 1)), device).shape[1]
+        n_features = encode_all(net.encoder, images.subset(slice(0, 1)), device).shape[1]
         mu = nn.Parameter(torch.zeros(config.n_clusters, n_features, device=device))
         optimizer = torch.optim.Adam(net.parameters(), lr=config.ae_lr)
         shuffling = torch_generator(seed, "batches")
@@ -203,7 +193,7 @@ class _Run:
             self.optimizer = torch.optim.Adam([*trained.parameters(), self.mu], lr=self.config.lr)
 
     def encode(self) -> F32:
-        return encode(self.net.encoder, self.images, self.device)
+        return encode_all(self.net.encoder, self.images, self.device)
 
     def log_scores(self, features: F32) -> Tensor:
         return score_all(features, self.mu, self.config.v)
@@ -374,7 +364,7 @@ class DBCModel:
     def apply(self, images: Images, layer: str = "top") -> Assignment:
         """Return features and scores."""
         check_request(images, self.shape, layer)
-        features = encode(self.encoder, images, self.device)
+        features = encode_all(self.encoder, images, self.device)
         return Assignment(features, score_all(features, self.mu, self.config.v).exp().numpy())
 
     def network(self) -> nn.Module:

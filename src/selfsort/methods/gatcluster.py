@@ -25,7 +25,6 @@ Where we differ from the paper and its code:
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -40,7 +39,7 @@ from selfsort.augment.policy import augment
 from selfsort.classic.kmeans import kmeans
 from selfsort.learning.batches import PixelTensor, from_bytes, shuffled_batches
 from selfsort.learning.checkpoint import Checkpoint, pack_module, saved_shape, to_numpy, unpack_module
-from selfsort.learning.encode import check_request
+from selfsort.learning.encode import check_request, encode_several
 from selfsort.learning.epoch import run_epoch
 from selfsort.learning.seeds import derive_seed, seeded_init, torch_generator
 from selfsort.learning.trainee import Trainee
@@ -158,26 +157,20 @@ class Seen:
     """(N, h, w) the attention maps where asked for, else (N, 0, 0)."""
 
 
-def look(net: GATNet, images: Images, device: torch.device, *, with_maps: bool = False) -> Seen:
+def probe(net: GATNet, images: Images, device: torch.device, *, with_maps: bool = False) -> Seen:
     """Apply a network to all images."""
-    height, width, _ = images.shape
-    # As many pixels at a time for any image size; divides the 4,096 images that a saved run is predicted in, so that
-    # predicting the training images repeats the very same products.
-    chunk = 2 ** min(10, max(3, 19 - math.ceil(math.log2(height * width))))
-    pixels, was_training = PixelTensor(images, device, is_standardised=net.prepare.is_standardised), net.training
-    net.eval()
-    parts = []
-    with torch.inference_mode():
-        for idx in pixels.chunks(chunk):
-            l_BK, features_BD, map_BKhw = net.describe(pixels.floats(idx))
-            parameters, attention = features_BD[:, :0], features_BD.new_zeros(len(idx), 0, 0)
-            if net.attention is not None and net.attention.kind == "gaussian":
-                parameters = net.attention.parameters_of(map_BKhw)
-            if net.attention is not None and with_maps:
-                attention = net.attention.look(map_BKhw)
-            parts.append([to_numpy(found) for found in (l_BK, features_BD, parameters, attention)])
-    net.train(was_training)
-    return Seen(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+    pixels, attention = PixelTensor(images, device, is_standardised=net.prepare.is_standardised), net.attention
+
+    def compute(x_BCHW: Tensor) -> tuple[Tensor, ...]:
+        l_BK, features_BD, map_BKhw = net.describe(x_BCHW)
+        parameters, maps = features_BD[:, :0], features_BD.new_zeros(len(x_BCHW), 0, 0)
+        if attention is not None and attention.kind == "gaussian":
+            parameters = attention.parameters_of(map_BKhw)
+        if attention is not None and with_maps:
+            maps = attention.attention_map(map_BKhw)
+        return l_BK, features_BD, parameters, maps
+
+    return Seen(*encode_several(net, pixels, pixels.even_chunks(2**19, at_most=2**10), compute))
 
 
 # --- training ------------------------------------------------------------------------------------------------------
@@ -367,7 +360,7 @@ class _Run:
     def snapshot(self, event: Mapping[str, float | int | str]) -> Snapshot:
         """Look at all images."""
         is_last = self.iteration >= self.config.iterations
-        seen = look(self.net, self.images, self.device)
+        seen = probe(self.net, self.images, self.device)
         event = {**event, "sureness": float(seen.soft.max(axis=1).mean())}
         if seen.parameters.size:
             event["mean_delta"] = float(seen.parameters[:, 2].mean())
@@ -454,7 +447,7 @@ def _result(run: _Run, seen: Seen) -> Clustering:
     extras: Arrays = {"example_rows": shown}
     if run.net.attention is not None:
         extras["attention_rows"] = shown
-        extras["attention"] = look(run.net, run.images.subset(shown), run.device, with_maps=True).attention
+        extras["attention"] = probe(run.net, run.images.subset(shown), run.device, with_maps=True).attention
         if seen.parameters.size:
             extras["attention_parameters"] = seen.parameters
     model = State(pack_module("net", run.net), {"shape": list(run.images.shape)})
@@ -474,12 +467,12 @@ class GATClusterModel:
     def apply(self, images: Images, layer: str = "top") -> Assignment:
         """Return image features and label features."""
         check_request(images, self.shape, layer)
-        seen = look(self.net, images, self.device)
+        seen = probe(self.net, images, self.device)
         return Assignment(seen.features, seen.soft)
 
     def attention(self, images: Images) -> F32:
         """Return the attention maps (N, h, w) of images; (N, 0, 0) for a model without them."""
-        return look(self.net, images, self.device, with_maps=True).attention
+        return probe(self.net, images, self.device, with_maps=True).attention
 
     def network(self) -> nn.Module:
         """Return images (B, C, H, W) in [0, 1] to label features and image features as one module, for export."""

@@ -50,7 +50,7 @@ from selfsort.graph.knn import find_neighbours, nearest_neighbours
 from selfsort.graph.neighbours import Neighbours
 from selfsort.learning.batches import PixelTensor, shuffled_batches
 from selfsort.learning.checkpoint import Checkpoint, pack_module, saved_shape, unpack_module
-from selfsort.learning.encode import check_request
+from selfsort.learning.encode import check_request, encode
 from selfsort.learning.epoch import EpochStats, run_epoch
 from selfsort.learning.seeds import seeded_init, torch_generator
 from selfsort.nets.convnet import ARCHITECTURES, LAYERS, ConvNet, plan_blocks
@@ -217,7 +217,7 @@ class View:
     neighbours: Neighbours
 
 
-def look(features: F32, config: JULEConfig, device: torch.device) -> View:
+def view_of(features: F32, config: JULEConfig, device: torch.device) -> View:
     """Find each image's K_s nearest neighbours."""
     limit = config.exact_search_limit or None
     return View(features, find_neighbours(features, config.K_s, device=device, exact_limit=limit))
@@ -278,17 +278,11 @@ def build_network(shape: tuple[int, int, int], config: JULEConfig) -> ConvNet:
     return ConvNet(shape, blocks, embedding_dim=config.embedding_dim, standardise=config.standardise)
 
 
-def encode(net: ConvNet, images: Images, device: torch.device, layer: str = "top") -> F32:
-    """Return a layer's output for all images, in evaluation mode; unit rows, except for a low-dimensional top."""
-    height, width, _ = images.shape
-    chunk = 2 ** max(3, 19 - math.ceil(math.log2(height * width)))  # about as many pixels at a time for any size
+def encode_layer(net: ConvNet, images: Images, device: torch.device, layer: str = "top") -> F32:
+    """Return a layer's output for all images; unit rows, except for a low-dimensional top."""
     pixels = PixelTensor(images, device)
-    net.eval()
-    with torch.inference_mode():
-        features = distributed.rows_in_shares(
-            pixels.chunks(chunk), len(pixels), lambda idx: net.layer(pixels.floats(idx), layer).float()
-        )
-    net.train()
+    chunks = pixels.even_chunks(2**19, at_most=2**19)
+    features = encode(net, pixels, chunks, lambda x_BCHW: net.layer(x_BCHW, layer).float())
     is_free = layer == "top" and net.is_embedding
     return features if is_free else unit_rows(features)
 
@@ -366,7 +360,7 @@ def train(
     is_by_pixels = config.control == "raw" or config.embedding_dim > 0
     run = _Run(images, config, device, seed)
     if resume is None or is_by_pixels:
-        view = look(pixel_features(images), config, device)
+        view = view_of(pixel_features(images), config, device)
     if resume is None:
         run.labels, notes = first_clusters(view, config, seed)
         eta = unfolding_rate(len(images), config)
@@ -381,7 +375,7 @@ def train(
             run.epoch += 1
             yield run.snapshot("train", stats.event())
         if not is_by_pixels:
-            view = look(encode(run.net, images, device), config, device)
+            view = view_of(encode_layer(run.net, images, device), config, device)
         is_last, n_left = run.period == len(run.counts) - 1, int(run.counts[run.period])
         if config.absorb and not is_last:
             merged = merge_safely(view, run.labels, n_left, config)
@@ -424,7 +418,7 @@ def _finish(run: _Run, view: View, merged: Agglomeration) -> Snapshot:
     run.labels = again.labels
     history = {**_stage(view, again.labels), "all_labels_sf": merged.labels.astype(np.int32)}
     if config.embedding_dim:
-        view = look(encode(run.net, run.images, device), config, device)
+        view = view_of(encode_layer(run.net, run.images, device), config, device)
     scale = global_scale(view.neighbours, config.a)
     model = vote_state(view.features, again.labels, config.n_clusters, config.K_s, scale)
     model.arrays.update(pack_module("net", run.net))
@@ -449,8 +443,8 @@ class JULEModel:
     def apply(self, images: Images, layer: str = "top") -> Assignment:
         """Return the features of a layer (`top`, `top-1`, `top-2`); the vote is always by `top`."""
         check_request(images, self.shape, layer, LAYERS)
-        top = pixel_features(images) if self.is_raw else encode(self.net, images, self.device)
-        features = top if layer == "top" else encode(self.net, images, self.device, layer)
+        top = pixel_features(images) if self.is_raw else encode_layer(self.net, images, self.device)
+        features = top if layer == "top" else encode_layer(self.net, images, self.device, layer)
         return Assignment(features, self.votes.assign(top))
 
 

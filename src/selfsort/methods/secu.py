@@ -38,7 +38,7 @@ from selfsort.config import Config, setting
 from selfsort.errors import invalid
 from selfsort.learning.batches import PixelTensor, shuffled_batches
 from selfsort.learning.checkpoint import Checkpoint, pack_module, saved_shape, to_numpy, unpack_module
-from selfsort.learning.encode import check_request
+from selfsort.learning.encode import check_request, encode
 from selfsort.learning.epoch import EpochStats, run_epoch
 from selfsort.learning.rates import half_cosine
 from selfsort.learning.seeds import derive_seed, seeded_init, torch_generator
@@ -227,23 +227,14 @@ def view_policies(shape: tuple[int, int, int], config: SeCuConfig) -> tuple[Poli
     return first, second
 
 
-def encode(net: SeCuNet, images: Images, device: torch.device) -> F32:
-    """Return the features of all images, in evaluation mode and without any augmentation."""
-    height, width, _ = images.shape
-    # About as many pixels at a time for any image size; divides the 4,096 images that a saved run is predicted in.
-    chunk = 2 ** min(11, max(3, 18 - math.ceil(math.log2(height * width))))
-    pixels, was_training = PixelTensor(images, device), net.training
-    net.eval()
-    with torch.inference_mode():
-        features = distributed.rows_in_shares(
-            pixels.chunks(chunk), len(pixels), lambda idx: net.features(pixels.floats(idx))
-        )
-    net.train(was_training)
-    return features
+def encode_all(net: SeCuNet, images: Images, device: torch.device) -> F32:
+    """Return the features of all images, without any augmentation."""
+    pixels = PixelTensor(images, device)
+    return encode(net, pixels, pixels.even_chunks(2**18, at_most=2**11), net.features)
 
 
 def soft_assignments(features: F32, w_DK: Tensor, lam: float) -> F32:
-    """Return softmax(x.w/lam), in blocks as in `encode`."""
+    """Return softmax(x.w/lam), in blocks that predicting repeats."""
     w_DK = unit_columns(w_DK.detach().cpu())
     blocks = torch.split(torch.from_numpy(features), 1024)
     soft: F32 = torch.cat([F.softmax(block @ w_DK / lam, dim=1) for block in blocks]).numpy()
@@ -340,7 +331,7 @@ class _Run:
 
     def retake(self, snapshot: Snapshot) -> Snapshot:
         """Also let the target head learn from the labels of now: it mixes in those of the last epoch."""
-        features = encode(self.net, self.images, self.device)
+        features = encode_all(self.net, self.images, self.device)
         soft = soft_assignments(features, self.net.centres[0], self.config.lam_x)
         new_N, old_N = torch.from_numpy(soft.argmax(axis=1)), self.assigned_NH[:, 0].long()
         self.balances[0].update(new_N.to(self.device), old_N.to(self.device))
@@ -524,13 +515,13 @@ def _stage(run: _Run, *, is_sparse: bool) -> Arrays:
     sizes = np.bincount(run.labels(), minlength=config.n_clusters)
     if is_sparse:
         return {"sizes": sizes, "rows": rows[:0]}
-    features = encode(run.net, run.images.subset(rows), run.device)
+    features = encode_all(run.net, run.images.subset(rows), run.device)
     soft = soft_assignments(features, run.net.centres[0], config.lam_x)
     return {"sizes": sizes, "rows": rows, "features": features, "soft": soft, "labels": soft.argmax(axis=1)}
 
 
 def _result(run: _Run) -> Clustering:
-    features = encode(run.net, run.images, run.device)
+    features = encode_all(run.net, run.images, run.device)
     soft = soft_assignments(features, run.net.centres[0], run.config.lam_x)
     model = State(pack_module("net", run.net), {"shape": list(run.images.shape)})
     labels: I64 = soft.argmax(axis=1).astype(np.int64)
@@ -550,7 +541,7 @@ class SeCuModel:
     def apply(self, images: Images, layer: str = "top") -> Assignment:
         """Return unit features and softmax(x.w/lam_x) of the target head."""
         check_request(images, self.shape, layer)
-        features = encode(self.net, images, self.device)
+        features = encode_all(self.net, images, self.device)
         return Assignment(features, soft_assignments(features, self.net.centres[0], self.config.lam_x))
 
     def network(self) -> nn.Module:

@@ -224,7 +224,7 @@ class Attention(nn.Module):
         """Return mu_x, mu_y and delta (B, 3) of the Gaussian; the sigmoid keeps them where the grid is."""
         return torch.sigmoid(self.place(self.conv(map_BKhw).flatten(1)))
 
-    def look(self, map_BKhw: Tensor) -> Tensor:
+    def attention_map(self, map_BKhw: Tensor) -> Tensor:
         """Return the attention map (B, h, w), between 0 and 1."""
         if self.kind == "soft":
             return torch.sigmoid(self.place(self.conv(map_BKhw)))[:, 0]
@@ -232,7 +232,7 @@ class Attention(nn.Module):
 
     def forward(self, map_BKhw: Tensor, label_BKhw: Tensor) -> Tensor:
         """Return the label features l^a (B, K) of what the map lets through."""
-        seen_BK = (label_BKhw * self.look(map_BKhw)[:, None]).sum(dim=(2, 3))
+        seen_BK = (label_BKhw * self.attention_map(map_BKhw)[:, None]).sum(dim=(2, 3))
         label: Tensor = self.head(seen_BK)
         return label
 
