@@ -30,7 +30,7 @@ FLOORS: list[set[str]] = [
     GROUND,
     {"augment"},
     {"data", "nets", "graph", "metrics"},
-    {"learning"},
+    {"learning", "encoders"},
     {"classic"},
     {"methods", "improve"},
     {"runs"},
@@ -53,6 +53,8 @@ ALLOWED: dict[str, set[str]] = {
     "nets": GROUND,
     "graph": GROUND | {"augment"},
     "metrics": GROUND | {"augment"},
+    # One encode loop for the networks of methods and for encoders.
+    "encoders": BELOW["encoders"] | {"learning"},
     # The report knows nothing but run folders and metrics.
     "report": GROUND | {"runs", "metrics"},
     "explore": GROUND | {"data", "runs"},

@@ -113,6 +113,49 @@ class NetworkModel(Model, Protocol):
         ...
 
 
+@runtime_checkable
+class Encoder(Protocol):
+    """What turns images into features before a method starts. Shape letters: B batch, C channels, D features."""
+
+    @property
+    def name(self) -> str:
+        """What a person calls it."""
+        ...
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of its weights and of all that is done to an image; equal digests mean equal features."""
+        ...
+
+    @property
+    def engine(self) -> str:
+        """What computes it: engines round differently."""
+        ...
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Height, width and channels of the images it takes."""
+        ...
+
+    @property
+    def dim(self) -> int:
+        """How many features it gives."""
+        ...
+
+    def features(self, x_BCHW: torch.Tensor) -> torch.Tensor:
+        """Return features (B, D) of images in [0, 1], of its own shape; mean and deviation are its own affair."""
+        ...
+
+
+@runtime_checkable
+class NetworkEncoder(Encoder, Protocol):
+    """An encoder that is one network: it can be exported, trained further, and asked for its last feature map."""
+
+    def network(self) -> nn.Module:
+        """Return a module from images (B, C, H, W) in [0, 1] to features (B, D), whose `maps` gives (B, D, h, w)."""
+        ...
+
+
 @dataclass(frozen=True, eq=False)
 class Clustering:
     """The result of a finished run."""

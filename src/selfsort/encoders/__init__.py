@@ -1,0 +1,1 @@
+"""What turns images into features before any method starts."""
