@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from selfsort.learning.batches import PixelTensor, shuffled_batches
+from selfsort.learning.batches import shuffled_batches, tensor_of
 from selfsort.methods import dbc
 from selfsort.methods._dbc_history import glance
 from selfsort.types import Images
@@ -25,7 +25,7 @@ def run() -> dict[str, float]:
     pixels = np.random.default_rng(0).integers(0, 256, (N, 28, 28, 1)).astype(np.uint8)
     config = dbc.DBCConfig(n_clusters=10)
     state = dbc._Run.new(Images(pixels), config, torch.device("cpu"), seed=0)
-    source = PixelTensor(state.images, state.device)
+    source = tensor_of(state.images, state.device)
     batches = list(shuffled_batches(N, config.batch_size, state.shuffling))
     ready = [source.floats(batch).contiguous(memory_format=torch.channels_last) for batch in batches]
     net = state.net

@@ -24,10 +24,11 @@ import numpy as np
 import numpy.typing as npt
 
 from selfsort.data import read_source
+from selfsort.encoders.pictures import Pictures
 from selfsort.errors import InvalidInput, MissingData, invalid
 from selfsort.learning.device import choose_device
+from selfsort.runs.encoder import load_run_encoder
 from selfsort.runs.folder import RunFolder
-from selfsort.runs.model import load_featuriser
 from selfsort.types import F32, F64, I64
 
 Bools = npt.NDArray[np.bool_]
@@ -168,9 +169,9 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, float]:
     asked = parser.parse_args(arguments)
     pairs = read_pairs(asked.pairs)
     folder = RunFolder.open(asked.run)
-    featuriser = load_featuriser(folder, choose_device(), asked.layer)
-    faces = read_source([asked.faces / name for name in pairs.pictures], spec=featuriser.spec, max_bad=0.0)
-    found = verify_pictures(featuriser(faces.images), pairs.pictures, pairs)
+    encoder = load_run_encoder(folder, choose_device(), asked.layer)
+    faces = read_source([asked.faces / name for name in pairs.pictures], spec=encoder.spec, max_bad=0.0)
+    found = verify_pictures(encoder.rows_for(Pictures(faces.images, (), None)), pairs.pictures, pairs)
     result = {"accuracy": found.mean, "spread": float(found.accuracy.std()), "folds": float(len(found.accuracy))}
     print(json.dumps(result))
     return result

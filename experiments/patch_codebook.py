@@ -32,6 +32,7 @@ from selfsort.errors import InvalidInput, invalid
 from selfsort.learning.device import choose_device
 from selfsort.learning.seeds import numpy_generator
 from selfsort.methods.jule import JULEConfig, JULEModel, restore, train
+from selfsort.nets.convnet import ConvNet
 from selfsort.progress import track
 from selfsort.types import F32, I64, U8, Images
 
@@ -175,10 +176,13 @@ def network_description(model: JULEModel, basis: Basis) -> Describe:
     """Describe patches by the activations of the chosen convolutions."""
     kept = {"conv1": (0,), "conv2": (1,), "conv1+conv2": (0, 1)}[basis]
 
+    net = model.net.eval()
+    assert isinstance(net, ConvNet), "a run on the features of an encoder has no convolutions"
+
     def describe(patches: U8) -> F32:
         with torch.inference_mode():
             pixels = torch.from_numpy(patches).to(model.device).permute(0, 3, 1, 2).float() / 255
-            maps = model.net.eval().maps(pixels)
+            maps = net.maps(pixels)
             rows: F32 = torch.cat([maps[place].flatten(1) for place in kept], dim=1).cpu().numpy()
         return rows
 

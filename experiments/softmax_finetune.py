@@ -29,8 +29,8 @@ from selfsort.learning.epoch import run_epoch
 from selfsort.learning.seeds import seeded_init, torch_generator
 from selfsort.methods.jule import JULEModel, encode_layer
 from selfsort.nets.convnet import ConvNet
+from selfsort.runs.encoder import load_run_encoder
 from selfsort.runs.folder import RunFolder
-from selfsort.runs.model import load_featuriser
 from selfsort.types import I64, Images
 
 
@@ -84,16 +84,17 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, float]:
     asked = parser.parse_args(arguments)
     device, pairs = choose_device(), read_pairs(asked.pairs)
     folder = RunFolder.open(asked.run)
-    featuriser = load_featuriser(folder, device)
-    if not isinstance(featuriser.model, JULEModel):
+    encoder = load_run_encoder(folder, device)
+    if not isinstance(encoder.model, JULEModel):
         raise InvalidInput(f"{asked.run} is not a JULE run. Expected one. Fit it with --method jule.")
-    source = read_source(find_or_exit(asked.source), spec=featuriser.spec)
+    source = read_source(find_or_exit(asked.source), spec=encoder.spec)
     labels = source.labels if asked.truth else folder.result().labels
     if labels is None:
         raise InvalidInput(f"{asked.source} has no labels. --truth needs them. Leave --truth out.")
-    net = featuriser.model.net
+    net = encoder.model.net
+    assert isinstance(net, ConvNet), "a run on the features of an encoder has no such network"
     losses = finetune(net, source.images, labels, FineTuning(epochs=asked.epochs), device=device, seed=asked.seed)
-    faces = read_source([asked.faces / name for name in pairs.pictures], spec=featuriser.spec, max_bad=0.0)
+    faces = read_source([asked.faces / name for name in pairs.pictures], spec=encoder.spec, max_bad=0.0)
     found = verify_pictures(encode_layer(net, faces.images, device), pairs.pictures, pairs)
     result = {"accuracy": found.mean, "spread": float(found.accuracy.std()), "loss": losses[-1]}
     print(json.dumps(result))

@@ -16,11 +16,13 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils import TransformerTags
 
 from selfsort.data import Dataset, ImageSpec, as_dataset, conform, from_array, range_of, read_source
+from selfsort.encoders.fitted import FittedEncoder
 from selfsort.errors import InvalidInput, invalid
 from selfsort.learning.device import choose_device
 from selfsort.methods.registry import DEFAULT_METHOD
+from selfsort.runs.encoder import NO_ENCODER
 from selfsort.runs.folder import RunFolder
-from selfsort.runs.launch import NO_ENCODER, Request, fill, launch
+from selfsort.runs.launch import Request, fill, launch
 from selfsort.runs.loop import Outcome, write_outcome
 from selfsort.runs.model import apply_in_chunks, load_model
 from selfsort.runs.renamed import all_settings
@@ -103,7 +105,9 @@ class ImageClusterer(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         for note in launched.notes:
             warnings.warn(note, FutureWarning, stacklevel=2)
         outcome = launched.fit.run()
-        self._fitted: _Fitted | None = _Fitted(launched.dataset, outcome, launched.described, launched.embedded)
+        self._fitted: _Fitted | None = _Fitted(
+            launched.dataset, outcome, launched.described, launched.embedded, launched.encoder
+        )
         self._model = launched.model(outcome.clustering)
         self._show(outcome.clustering, launched.dataset.spec, outcome.warnings)
         return self
@@ -136,7 +140,7 @@ class ImageClusterer(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         dataset, outcome = self._fitted.dataset, self._fitted.outcome
         described = {**self._fitted.described, "value_range": list(self.value_range_)}
         with RunFolder.creating(path, described) as folder:
-            fill(folder, dataset, self._fitted.embedded)
+            fill(folder, dataset, self._fitted.embedded, self._fitted.encoder)
             for event in outcome.events:
                 folder.append_event(event)
             write_outcome(folder, outcome, dataset.images, dataset.names)
@@ -194,6 +198,7 @@ class _Fitted:
     outcome: Outcome
     described: Json
     embedded: Mapping[str, RunFolder]
+    encoder: FittedEncoder | None
 
 
 def load(path: str | Path, device: str = "auto") -> ImageClusterer:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -65,6 +65,35 @@ class Images:
 
 
 @dataclass(frozen=True, eq=False)
+class Encoded:
+    """Images as an encoder sees them: what a method gets in place of `Images` when a run has an encoder."""
+
+    features: F32
+    """(N, D), or (N, C, h, w) feature maps, of the images as they are."""
+    views: npt.NDArray[np.float16] | None = None
+    """(N, V, ...) the same of V augmented copies of each image, for those that learn from views."""
+
+    def __len__(self) -> int:
+        return len(self.features)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(D,), or the height, width and channels of maps."""
+        if self.features.ndim == 2:
+            return (self.features.shape[1],)
+        channels, height, width = self.features.shape[1:]
+        return height, width, channels
+
+    def subset(self, rows: npt.NDArray[Any] | slice) -> Encoded:
+        """Return the images at these rows."""
+        return Encoded(self.features[rows], None if self.views is None else self.views[rows])
+
+
+Inputs = Images | Encoded
+"""What a method learns from. Shapes of one number are features, of three pixels or (from an encoder) maps."""
+
+
+@dataclass(frozen=True, eq=False)
 class State:
     """Anything that has to survive on disk: named arrays (safetensors) and JSON. Never pickled."""
 
@@ -91,8 +120,8 @@ class Assignment:
 class Model(Protocol):
     """A fitted method, ready to sort images it has never seen."""
 
-    def apply(self, images: Images, layer: str = "top") -> Assignment:
-        """Return features of the named layer and soft assignments."""
+    def apply(self, images: Any, layer: str = "top") -> Assignment:
+        """Return features of the named layer and soft assignments of images, or of what its encoder makes of them."""
         ...
 
 
@@ -195,11 +224,11 @@ class Snapshot:
 
 
 class Train(Protocol):
-    """The shape of every method's `train`."""
+    """The shape of every method's `train`. A method that learns on encoders gets `Encoded` from them."""
 
     def __call__(
         self,
-        images: Images,
+        images: Any,
         config: Any,
         *,
         device: torch.device,
@@ -216,7 +245,7 @@ class TrainFrom(Protocol):
     def __call__(
         self,
         start: State,
-        images: Images,
+        images: Any,
         config: Any,
         *,
         device: torch.device,
@@ -285,6 +314,10 @@ class Method:
     """True if several processes can train it together (torchrun)."""
     improvable: Improvable | None = None
     """Given by methods that can have several starts and be regrouped."""
+    learns_on: Literal["features", "maps"] | None = None
+    """What of an encoder it takes in place of pixels; None: it works on pixels only."""
+    needs_views: bool = False
+    """True if it learns from augmented copies of the images, which a table of features does not have."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -301,7 +334,7 @@ class TrainStage(Protocol):
     def __call__(
         self,
         run: FinishedRun,
-        images: Images,
+        images: Any,
         config: Any,
         *,
         device: torch.device,

@@ -17,7 +17,7 @@ from selfsort.data.folder import stored_name
 from selfsort.data.labels import read_labels
 from selfsort.errors import MissingData
 from selfsort.report.sections.reference import dataset_of
-from selfsort.runs import launch as session
+from selfsort.runs.encoder import find_run
 from selfsort.runs.export.folders import folder_names, safe_name
 from selfsort.runs.folder import RunFolder
 
@@ -125,9 +125,9 @@ def test_a_label_table_made_on_windows(tmp_path: Path) -> None:
 
 def test_a_drive_letter_is_no_layer() -> None:
     with pytest.raises(MissingData, match=r"^C:\\runs\\digits is not a run folder"):
-        session.find_encoder("C:\\runs\\digits")
+        find_run("C:\\runs\\digits")
     with pytest.raises(MissingData, match=r"^C:\\runs\\digits is not a run folder"):
-        session.find_encoder("C:\\runs\\digits:top")
+        find_run("C:\\runs\\digits:top")
 
 
 def test_a_data_set_is_known_by_the_name_of_a_windows_path() -> None:

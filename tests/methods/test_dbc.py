@@ -14,6 +14,7 @@ from torch import Tensor
 
 from selfsort.data.synthetic import shapes
 from selfsort.errors import InvalidInput
+from selfsort.learning.batches import InputTensor
 from selfsort.learning.rates import set_rate
 from selfsort.methods import dbc
 from selfsort.methods.dbc import (
@@ -322,7 +323,7 @@ class TestTraining:
     def test_images_may_be_left_still_at_first(self, pictures: Images, monkeypatch: pytest.MonkeyPatch) -> None:
         seen: list[int] = []
 
-        def remember(x_BCHW: Tensor, run: dbc._Run) -> Tensor:
+        def remember(x_BCHW: Tensor, batch_B: Tensor, pixels: InputTensor, run: dbc._Run) -> Tensor:
             seen.append(run.epoch)
             return x_BCHW
 

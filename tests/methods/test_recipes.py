@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from selfsort.encoders.options import EncodeConfig
 from selfsort.errors import InvalidInput
 from selfsort.improve.around import ImproveConfig
 from selfsort.methods import recipes
@@ -56,10 +57,12 @@ def test_an_unknown_recipe_is_refused_with_the_known_ones() -> None:
 
 def test_shipped_recipes_make_valid_settings_and_name_their_source() -> None:
     for recipe in RECIPES:
-        own, around = split(recipe.settings)
+        own, around, before = split(recipe.settings)
         kind = find_kind(recipe.method)
         kind.config.from_json({"n_clusters": 10, **own})
         ImproveConfig.from_json(around)
+        EncodeConfig.from_json(before)
+        assert not before or recipe.is_for_features
         assert not around or getattr(kind, "improvable", None) is not None
         assert recipe.source != Recipe("x", "y").source
         assert recipe.name not in ("auto", "default")

@@ -17,6 +17,7 @@ from selfsort.data.options import ReadOptions
 from selfsort.errors import CannotWrite, InvalidInput, MissingData
 from selfsort.methods import registry
 from selfsort.runs import launch as session
+from selfsort.runs.encoder import find_run
 from selfsort.runs.folder import RunFolder
 from selfsort.runs.launch import Launched, Request, launch, resume
 
@@ -160,14 +161,12 @@ class TestFeatures:
     def test_a_layer_may_follow_a_colon(self, npz: Path, tmp_path: Path) -> None:
         for name in ("run", "odd:name"):
             start(request_for(npz), tmp_path / name).fit.run()
-        assert session.find_encoder("none") == (None, "top")
         for text, path, layer in [
             ("run", "run", "top"),
             ("run:conv2", "run", "conv2"),
             ("odd:name", "odd:name", "top"),
         ]:
-            folder, found = session.find_encoder(text)
-            assert folder is not None
+            folder, found = find_run(text)
             assert (str(folder.path), found) == (path, layer)
 
     def test_the_network_is_copied_before_the_run_counts_as_one(
@@ -188,7 +187,7 @@ class TestFeatures:
         start(request_for(npz), tmp_path / "first").fit.run()
         start(request_for(npz, method="kmeans", encoder="first"), tmp_path / "second")
         resumed = resume(tmp_path / "second")
-        assert resumed.fit.featuriser is not None
+        assert resumed.fit.encoded is not None
         np.testing.assert_array_equal(
             resumed.fit.run().clustering.features, RunFolder.open(tmp_path / "first").result().features
         )

@@ -138,13 +138,6 @@ def test_truth_of_the_wrong_length_is_refused() -> None:
         make(truth=np.zeros(5, dtype=np.int64)).run()
 
 
-def test_features_of_another_run_need_a_classical_method() -> None:
-    fit = make()
-    fit.featuriser = lambda images: np.zeros((len(images), 2), dtype=np.float32)
-    with pytest.raises(InvalidInput, match="toy learns its own features"):
-        fit.run()
-
-
 def test_thumbnails_show_every_cluster_and_are_small() -> None:
     pixels = np.arange(60, dtype=np.uint8)[:, None, None, None] * np.ones((1, 130, 100, 3), dtype=np.uint8)
     labels = np.arange(60) % 2

@@ -102,7 +102,7 @@ def test_the_settings_of_a_stored_run() -> None:
     }
     assert update_config(config) == config
     assert all_settings(config) == {"n_clusters": 3, "translate": 0.1, "improve.starts": 2}
-    assert split(all_settings(config)) == (config["settings"], config["improve"])
+    assert split(all_settings(config)) == (config["settings"], config["improve"], {})
     assert stored["settings"] == {"n_clusters": 3, "starts": 2, "shift": 0.1}
 
 

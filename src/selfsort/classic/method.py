@@ -21,7 +21,20 @@ from selfsort.errors import InvalidInput, invalid
 from selfsort.graph.affinity import unit_rows, vote
 from selfsort.graph.knn import nearest_neighbours
 from selfsort.graph.neighbours import Neighbours
-from selfsort.types import F32, I64, Arrays, Assignment, Clustering, FeatureModel, Images, Method, Snapshot, State
+from selfsort.types import (
+    F32,
+    I64,
+    Arrays,
+    Assignment,
+    Clustering,
+    Encoded,
+    FeatureModel,
+    Images,
+    Inputs,
+    Method,
+    Snapshot,
+    State,
+)
 
 N_VOTERS = 20
 """Neighbours that vote on a new image when the method has no neighbourhood of its own; JULE's K_s."""
@@ -88,6 +101,11 @@ def pixel_features(images: Images, mean: F32 | None = None) -> F32:
     return features
 
 
+def rows_of(images: Inputs, mean: F32 | None = None) -> F32:
+    """Return one row per image: its pixels, or what an encoder made of it."""
+    return images.features if isinstance(images, Encoded) else pixel_features(images, mean)
+
+
 def mean_image(images: Images) -> F32:
     """Return the mean of all images as one row, pixels taken as 0..1."""
     flat = images.pixels.reshape(len(images), -1)
@@ -106,9 +124,9 @@ class CentroidModel:
         self.variance = max(float(state.meta["variance"]), 1e-12)
         self.mean_image: F32 | None = state.arrays.get("mean_image")
 
-    def apply(self, images: Images, layer: str = "top") -> Assignment:
-        """Judge pictures by their pixels."""
-        features = pixel_features(images, self.mean_image)
+    def apply(self, images: Inputs, layer: str = "top") -> Assignment:
+        """Judge pictures by their pixels, or by what an encoder made of them."""
+        features = rows_of(images, self.mean_image)
         return Assignment(features, self.assign(features))
 
     def assign(self, features: F32) -> F32:
@@ -140,9 +158,9 @@ class VoteModel:
         self.sigma_sq = float(state.meta["sigma_sq"])
         self.device = device
 
-    def apply(self, images: Images, layer: str = "top") -> Assignment:
-        """Judge pictures by their pixels."""
-        features = pixel_features(images, self.mean_image)
+    def apply(self, images: Inputs, layer: str = "top") -> Assignment:
+        """Judge pictures by their pixels, or by what an encoder made of them."""
+        features = rows_of(images, self.mean_image)
         return Assignment(features, self.assign(features))
 
     def assign(self, features: F32) -> F32:
@@ -206,7 +224,7 @@ def classic_method(
                 snapshot.result.model.arrays["mean_image"] = mean
             yield snapshot
 
-    return Method(name, summary, source, config, train, restore, is_inductive, train_on_features)
+    return Method(name, summary, source, config, train, restore, is_inductive, train_on_features, learns_on="features")
 
 
 def refuse_dense(n_images: int, limit: int, method: str) -> None:

@@ -64,8 +64,13 @@ class Choice:
     channels_reason: str
 
 
-def choose_spec(items: Sequence[Item], size: int | None, channels: Literal[1, 3] | None, fit: Fit) -> Choice:
-    """Find the shape that all pictures get; headers are read only until the answer is certain."""
+def choose_spec(
+    items: Sequence[Item], size: int | None, channels: Literal[1, 3] | None, fit: Fit, side: int | None = None
+) -> Choice:
+    """Find the shape that all pictures get; headers are read only until the answer is certain.
+
+    `side` is for pictures of different or large sizes; without one it is 96.
+    """
     first: Look | None = None
     common_name = ""
     odd: tuple[str, Look] | None = None
@@ -81,7 +86,7 @@ def choose_spec(items: Sequence[Item], size: int | None, channels: Literal[1, 3]
             color_name = item.name
         if (size is not None or odd is not None) and (channels is not None or color_name is not None):
             break
-    height, width, size_reason = _choose_size(size, first, common_name, odd)
+    height, width, size_reason = _choose_size(size, side, first, common_name, odd)
     if channels is not None:
         channels_reason = "asked for"
     elif color_name is None and n_gray:
@@ -92,19 +97,20 @@ def choose_spec(items: Sequence[Item], size: int | None, channels: Literal[1, 3]
 
 
 def _choose_size(
-    size: int | None, first: Look | None, first_name: str, odd: tuple[str, Look] | None
+    size: int | None, side: int | None, first: Look | None, first_name: str, odd: tuple[str, Look] | None
 ) -> tuple[int, int, str]:
     if size is not None:
         return size, size, "asked for"
+    default, largest = (DEFAULT_SIDE, LARGEST_COMMON_SIDE) if side is None else (side, side)
     if first is None:
-        return DEFAULT_SIDE, DEFAULT_SIDE, "no picture could be opened"
+        return default, default, "no picture could be opened"
     if odd is not None:
         name, look = odd
         seen = f"{first_name!r} is {first.width}x{first.height}, {name!r} is {look.width}x{look.height}"
-        return DEFAULT_SIDE, DEFAULT_SIDE, f"the sizes differ ({seen})"
-    if max(first.width, first.height) > LARGEST_COMMON_SIDE:
+        return default, default, f"the sizes differ ({seen})"
+    if max(first.width, first.height) > largest:
         seen = f"the common size {first.width}x{first.height}"
-        return DEFAULT_SIDE, DEFAULT_SIDE, f"{seen} is above {LARGEST_COMMON_SIDE} pixels"
+        return default, default, f"{seen} is above {largest} pixels"
     return first.height, first.width, "the size of every picture"
 
 

@@ -23,6 +23,8 @@ class ReadOptions:
 
     path: str
     size: int | None = None
+    side: int | None = None
+    """What an encoder wants pictures of different or large sizes to be brought to; `size` goes before it."""
     channels: Literal[1, 3] | None = None
     fit: Literal["crop", "stretch", "pad"] = "crop"
     where: str | None = None
@@ -64,6 +66,7 @@ class ReadOptions:
         return read_source(
             self.path,
             size=self.size,
+            side=self.side,
             channels=self.channels,
             fit=self.fit,
             where=self.where,

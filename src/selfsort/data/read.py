@@ -29,6 +29,7 @@ def read_source(
     source: Source,
     *,
     size: int | None = None,
+    side: int | None = None,
     channels: Literal[1, 3] | None = None,
     fit: Fit = "crop",
     where: str | None = None,
@@ -44,7 +45,8 @@ def read_source(
 
     Args:
         source: a folder, a file, or a list of picture files.
-        size: side of the square that pictures are brought to; None takes the common size, else 96.
+        size: side of the square that pictures are brought to; None takes the common size, else `side`.
+        side: of the square that pictures of different or large sizes are brought to; None is 96.
         channels: 1 gray, 3 colour; None is gray only if every image is gray.
         fit: what happens to other aspect ratios.
         where: NAME=VALUE keeps the rows whose array NAME has this value.
@@ -61,7 +63,9 @@ def read_source(
         MissingData: if something named is not there.
     """
     start = time.perf_counter()
-    wishes = _Wishes(size=size, channels=channels, fit=fit, where=where, max_bad=max_bad, memory_bytes=memory_bytes)
+    wishes = _Wishes(
+        size=size, side=side, channels=channels, fit=fit, where=where, max_bad=max_bad, memory_bytes=memory_bytes
+    )
     if recorded is not None:
         spec = recorded.spec
     if spec is not None:
@@ -94,6 +98,7 @@ class _Wishes:
     """How the caller wants the images."""
 
     size: int | None = None
+    side: int | None = None
     channels: Literal[1, 3] | None = None
     fit: Fit = "crop"
     where: str | None = None
@@ -113,7 +118,7 @@ class _Wishes:
 
     def to_json(self) -> Json:
         spec = None if self.spec is None else self.spec.to_json()
-        names = ("size", "channels", "fit", "where", "max_bad", "memory_bytes")
+        names = ("size", "side", "channels", "fit", "where", "max_bad", "memory_bytes")
         return {name: getattr(self, name) for name in names} | {"spec": spec}
 
 
@@ -149,7 +154,7 @@ def _read_gallery(gallery: Gallery, wishes: _Wishes, shown: str) -> _Result:
     choice = (
         Choice(wishes.spec, "given", "given")
         if wishes.spec is not None
-        else choose_spec(items, wishes.size, wishes.channels, wishes.fit)
+        else choose_spec(items, wishes.size, wishes.channels, wishes.fit, wishes.side)
     )
     pixels, stored = allocate((len(items), *choice.spec.shape), wishes.memory_bytes)
     decoded = decode_all(items, choice.spec, pixels)

@@ -19,7 +19,7 @@ from selfsort.improve.multistart import train_most_stable
 from selfsort.improve.regroup import is_due, regroup_and_teach
 from selfsort.improve.stability import stability_of
 from selfsort.learning.trainee import Trainee
-from selfsort.types import Images, Improvable, Method, Snapshot, Stage, State
+from selfsort.types import Improvable, Inputs, Method, Snapshot, Stage, State
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +53,7 @@ def check_improvable(kind: Method | Stage, improve: ImproveConfig) -> None:
 
 def train_improved(
     method: Method,
-    images: Images,
+    images: Inputs,
     config: Config,
     improve: ImproveConfig,
     *,
@@ -84,7 +84,7 @@ class _Training:
 
     method: Method
     door: Improvable
-    images: Images
+    images: Inputs
     config: Config
     improve: ImproveConfig
     device: torch.device

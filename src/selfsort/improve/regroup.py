@@ -23,7 +23,7 @@ from selfsort import distributed
 from selfsort.augment.policy import Policy
 from selfsort.classic.kmeans import kmeans
 from selfsort.improve.stability import Probe, probe_twice
-from selfsort.learning.batches import PixelTensor, shuffled_batches
+from selfsort.learning.batches import InputTensor, shuffled_batches
 from selfsort.learning.checkpoint import to_numpy
 from selfsort.learning.epoch import run_epoch
 from selfsort.learning.seeds import torch_generator
@@ -72,7 +72,7 @@ class Regrouping:
         return self.groups[number_pieces(labels_N, features_ND, self.centres)]
 
 
-def regroup(probe: Probe, pixels: PixelTensor, policy: Policy, n_clusters: int) -> Regrouping:
+def regroup(probe: Probe, pixels: InputTensor, policy: Policy, n_clusters: int) -> Regrouping:
     """Find the new clusters; those that change least keep their numbers."""
     (labels_N, features_ND), (others_N, other_features_ND) = probe_twice(probe, pixels, policy)
     centres = cut_clusters(labels_N, features_ND, n_clusters)
@@ -172,7 +172,7 @@ def _added_up(counts_PP: F64, numbers_P: I64, n_clusters: int) -> F64:
 
 
 def propose(
-    probe: Probe, pixels: PixelTensor, rows_N: Tensor, policy: Policy, n_clusters: int
+    probe: Probe, pixels: InputTensor, rows_N: Tensor, policy: Policy, n_clusters: int
 ) -> tuple[Tensor | None, dict[str, float | int]]:
     """Return new labels for some images, or None if the clusters had better stay, and what there is to say."""
     found = regroup(probe, pixels, policy, n_clusters)

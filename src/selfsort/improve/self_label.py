@@ -36,11 +36,11 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from selfsort import distributed
-from selfsort.augment.policy import Affine, CutOut, Flip, Policy, RandomOps, augment
+from selfsort.augment.policy import Affine, CutOut, Flip, Policy, RandomOps
 from selfsort.config import Config, setting
 from selfsort.errors import InvalidInput
 from selfsort.improve.regroup import propose
-from selfsort.learning.batches import PixelTensor, shuffled_batches
+from selfsort.learning.batches import shuffled_batches, tensor_of
 from selfsort.learning.checkpoint import Checkpoint, pack_module, saved_shape, to_numpy, unpack_module
 from selfsort.learning.encode import check_request, encode_several
 from selfsort.learning.epoch import EpochStats, run_epoch
@@ -50,7 +50,7 @@ from selfsort.types import (
     Assignment,
     Clustering,
     FinishedRun,
-    Images,
+    Inputs,
     NetworkModel,
     Snapshot,
     Stage,
@@ -159,8 +159,10 @@ def learning_rate(done: float, config: SelfLabelConfig) -> float:
     return config.lr * 0.5 * (1 + math.cos(math.pi * min(done, 1.0)))
 
 
-def strong_policy(shape: tuple[int, int, int], config: SelfLabelConfig) -> Policy:
+def strong_policy(shape: tuple[int, ...], config: SelfLabelConfig) -> Policy:
     """Mirror, a few random operations, and a square cut out."""
+    if len(shape) == 1:
+        return ()  # the views of an encoder are ready
     height, width, channels = shape
     is_mirrored = channels == 3 if config.flip == "auto" else config.flip
     side = min(config.cutout, height // 2, width // 2)
@@ -196,9 +198,9 @@ class Refined(nn.Module):
         return log_BK.exp(), features_BD
 
 
-def take_statistics(net: Refined, images: Images, device: torch.device, size: int) -> None:
+def take_statistics(net: Refined, images: Inputs, device: torch.device, size: int) -> None:
     """Let batch normalisation see all images as they are, once; no weight moves."""
-    pixels, n_parts = PixelTensor(images, device), max(1, len(images) // size)
+    pixels, n_parts = tensor_of(images, device), max(1, len(images) // size)
     for norm in net.norms:
         norm.reset_running_stats()
         norm.momentum = None  # the mean over all batches
@@ -211,9 +213,9 @@ def take_statistics(net: Refined, images: Images, device: torch.device, size: in
     net.eval()
 
 
-def assign(net: Refined, images: Images, device: torch.device) -> Assignment:
+def assign(net: Refined, images: Inputs, device: torch.device) -> Assignment:
     """Assign all images, in evaluation mode and as they are."""
-    pixels = PixelTensor(images, device)
+    pixels = tensor_of(images, device)
     soft, features = encode_several(net, pixels, pixels.even_chunks(2**18, at_most=2**11), net)
     return Assignment(features, soft)
 
@@ -230,7 +232,7 @@ class _Run:
     """Everything that changes while training; all of it is in the resume state."""
 
     def __init__(
-        self, model: NetworkModel, images: Images, config: SelfLabelConfig, device: torch.device, seed: int
+        self, model: NetworkModel, images: Inputs, config: SelfLabelConfig, device: torch.device, seed: int
     ) -> None:
         self.images, self.config, self.device = images, config, device
         self.net = Refined(copy.deepcopy(model.network())).to(device)  # the run stays as it is
@@ -263,7 +265,7 @@ class _Run:
             return soft_BK.argmax(dim=1), features_BD
 
         self.net.eval()
-        pixels = PixelTensor(self.images, self.device)
+        pixels = tensor_of(self.images, self.device)
         labels_N, event = propose(probe, pixels, torch.arange(len(pixels)), _NUDGED, self.config.n_clusters)
         if labels_N is not None:
             self.fixed_N = labels_N.cpu()
@@ -287,7 +289,7 @@ class _Run:
 
     def train_epoch(self) -> tuple[EpochStats, float]:
         """One pass; also returns the share of the images that were learned from."""
-        config, pixels = self.config, PixelTensor(self.images, self.device)
+        config, pixels = self.config, tensor_of(self.images, self.device)
         policy = strong_policy(self.images.shape, config)
         n_steps, n_done, n_sure = -(-len(pixels) // config.batch_size), 0, 0
 
@@ -299,7 +301,7 @@ class _Run:
             n_done += 1
             x_BCHW = pixels.floats(batch_B)
             y_B, is_sure_B = self.answers(batch_B, x_BCHW)
-            strong_BCHW = augment(x_BCHW, policy, self.viewing)
+            strong_BCHW = pixels.augmented(batch_B, policy, self.viewing)
             if int(is_sure_B.sum()) < 2:  # nothing to learn from; and batch normalisation needs two
                 return None
             n_sure += int(is_sure_B.sum())
@@ -331,7 +333,7 @@ class _Run:
 
 def train(
     run: FinishedRun,
-    images: Images,
+    images: Inputs,
     config: SelfLabelConfig,
     *,
     device: torch.device,
@@ -390,7 +392,7 @@ class SelfLabelModel:
         unpack_module("net", self.net, state.arrays)
         self.net.eval()
 
-    def apply(self, images: Images, layer: str = "top") -> Assignment:
+    def apply(self, images: Inputs, layer: str = "top") -> Assignment:
         """Return features and assignments."""
         check_request(images, self.shape, layer)
         return assign(self.net, images, self.device)

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from selfsort import distributed
-from selfsort.augment.policy import Policy, augment
-from selfsort.learning.batches import PixelTensor
+from selfsort.augment.policy import Policy
+from selfsort.learning.batches import InputTensor
 from selfsort.learning.checkpoint import to_numpy
 from selfsort.learning.seeds import torch_generator
 from selfsort.learning.trainee import Trainee
@@ -24,7 +24,7 @@ Probe = Callable[[Tensor], tuple[Tensor, Tensor]]
 """From images (B, C, H, W) in [0, 1] to clusters (B,) and features (B, D)."""
 
 
-def probe_twice(probe: Probe, pixels: PixelTensor, policy: Policy) -> list[tuple[Tensor, Tensor]]:
+def probe_twice(probe: Probe, pixels: InputTensor, policy: Policy) -> list[tuple[Tensor, Tensor]]:
     """Augment some images twice; return clusters and features of the first and of the second views.
 
     The views are the same whenever this is called.
@@ -34,7 +34,7 @@ def probe_twice(probe: Probe, pixels: PixelTensor, policy: Policy) -> list[tuple
     found = []
     with torch.inference_mode():
         for _ in range(2):
-            parts = [probe(augment(pixels.floats(idx), policy, chance)) for idx in torch.split(rows, _BLOCK)]
+            parts = [probe(pixels.augmented(idx, policy, chance)) for idx in torch.split(rows, _BLOCK)]
             labels_N, features_ND = (torch.cat(part) for part in zip(*parts, strict=True))
             found.append((labels_N, features_ND))
     return found

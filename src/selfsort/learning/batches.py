@@ -1,4 +1,4 @@
-"""Decoded images as batches of tensors, in order or shuffled."""
+"""Images, or what an encoder made of them, as batches of tensors, in order or shuffled."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from selfsort.augment.policy import Policy, augment
 from selfsort.learning.checkpoint import borrow
 from selfsort.nets.norm import standardised
-from selfsort.types import Images
+from selfsort.types import Encoded, Images, Inputs
 
 
 def from_bytes(bytes_BCHW: Tensor) -> Tensor:
@@ -41,6 +42,10 @@ class PixelTensor:
         x_BCHW = from_bytes(self.bytes(idx))
         return standardised(x_BCHW) if self.is_standardised else x_BCHW
 
+    def augmented(self, idx: Tensor, policy: Policy, generator: torch.Generator) -> Tensor:
+        """Return the batch scaled to [0, 1] and augmented."""
+        return augment(self.floats(idx), policy, generator)
+
     def chunks(self, size: int) -> Iterator[Tensor]:
         """Walk over all images in order: index tensors of at most `size`."""
         yield from torch.split(torch.arange(len(self)), size)
@@ -54,6 +59,51 @@ class PixelTensor:
         _, height, width, _ = self._bytes_NHWC.shape
         n_images = max(8, n_pixels // (height * width))
         yield from self.chunks(min(at_most, 2 ** (n_images.bit_length() - 1)))
+
+
+class FeatureTensor:
+    """Features as seen by a method's head, in place of a `PixelTensor`: the encoder is behind us.
+
+    Augmented copies of the images were encoded beforehand; whatever the policy, one of them is taken at random.
+    """
+
+    def __init__(self, encoded: Encoded, device: torch.device) -> None:
+        """Borrow the features."""
+        self._features = borrow(encoded.features)
+        self._views = None if encoded.views is None else borrow(encoded.views)
+        self.device = device
+
+    def __len__(self) -> int:
+        return len(self._features)
+
+    def floats(self, idx: Tensor) -> Tensor:
+        """Return the features at these indices."""
+        return self._features[idx.cpu()].to(self.device, torch.get_default_dtype())
+
+    def augmented(self, idx: Tensor, policy: Policy, generator: torch.Generator) -> Tensor:
+        """Return a random view of each; without views, the images as they are."""
+        if self._views is None:
+            return self.floats(idx)
+        chosen = torch.randint(self._views.shape[1], (len(idx),), generator=generator, device=generator.device)
+        return self._views[idx.cpu(), chosen.cpu()].to(self.device, torch.get_default_dtype())
+
+    def chunks(self, size: int) -> Iterator[Tensor]:
+        """Walk over all images in order: index tensors of at most `size`."""
+        yield from torch.split(torch.arange(len(self)), size)
+
+    def even_chunks(self, n_pixels: int, *, at_most: int = 4096) -> Iterator[Tensor]:
+        """Walk over all images in order, in chunks that divide what a saved run is predicted in."""
+        yield from self.chunks(256)
+
+
+InputTensor = PixelTensor | FeatureTensor
+
+
+def tensor_of(images: Inputs, device: torch.device, *, is_standardised: bool = False) -> InputTensor:
+    """Return images, or what an encoder made of them, for a network."""
+    if isinstance(images, Encoded):
+        return FeatureTensor(images, device)
+    return PixelTensor(images, device, is_standardised=is_standardised)
 
 
 def shuffled_batches(

@@ -133,10 +133,12 @@ def unpack_module(prefix: str, module: nn.Module, arrays: Arrays) -> None:
         ) from error
 
 
-def saved_shape(state: State) -> tuple[int, int, int]:
-    """Return the height, width and channels of the images a saved network was trained on."""
-    height, width, channels = (int(side) for side in state.meta["shape"])
-    return height, width, channels
+def saved_shape(state: State) -> tuple[int, ...]:
+    """Return the shape a saved network was trained on: height, width, channels; or that of features."""
+    shape = tuple(int(side) for side in state.meta["shape"])
+    if len(shape) not in (1, 3) or min(shape) < 1:
+        raise ValueError(f"no images have the shape {shape}")
+    return shape
 
 
 def pack_optimizer(prefix: str, optimizer: torch.optim.Optimizer) -> Arrays:

@@ -9,13 +9,13 @@ from torch import Tensor, nn
 
 from selfsort import distributed
 from selfsort.errors import InvalidInput, invalid
-from selfsort.learning.batches import PixelTensor
+from selfsort.learning.batches import InputTensor
 from selfsort.progress import track
-from selfsort.types import F32, Images
+from selfsort.types import F32, Inputs
 
 
 def check_request(
-    images: Images, shape: tuple[int, int, int], layer: str = "top", layers: tuple[str, ...] = ("top",)
+    images: Inputs, shape: tuple[int, ...], layer: str = "top", layers: tuple[str, ...] = ("top",)
 ) -> None:
     """Refuse images that a trained network cannot take, and layers that it does not give."""
     if images.shape != shape:
@@ -30,7 +30,7 @@ def check_request(
     raise invalid("the layer", f"be one of {', '.join(layers)}", repr(layer), "Name one of them.")
 
 
-def encode(net: nn.Module, pixels: PixelTensor, chunks: Iterable[Tensor], compute: Callable[[Tensor], Tensor]) -> F32:
+def encode(net: nn.Module, pixels: InputTensor, chunks: Iterable[Tensor], compute: Callable[[Tensor], Tensor]) -> F32:
     """Return rows (N, D) for all images: what `compute`, a part of `net`, makes of them in evaluation mode.
 
     How images are cut into chunks decides about the last bits of the result, so every method keeps its own cut.
@@ -39,7 +39,7 @@ def encode(net: nn.Module, pixels: PixelTensor, chunks: Iterable[Tensor], comput
 
 
 def encode_several(
-    net: nn.Module, pixels: PixelTensor, chunks: Iterable[Tensor], compute: Callable[[Tensor], Sequence[Tensor]]
+    net: nn.Module, pixels: InputTensor, chunks: Iterable[Tensor], compute: Callable[[Tensor], Sequence[Tensor]]
 ) -> tuple[F32, ...]:
     """Same as `encode` for several arrays at once."""
     was_training = net.training

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from selfsort.augment.policy import Policy
-from selfsort.learning.batches import PixelTensor
+from selfsort.learning.batches import InputTensor
 from selfsort.types import Snapshot, State
 
 
@@ -29,7 +29,7 @@ class Trainee(Protocol):
         ...
 
     @property
-    def pixels(self) -> PixelTensor:
+    def pixels(self) -> InputTensor:
         """All images."""
         ...
 

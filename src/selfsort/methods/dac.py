@@ -36,18 +36,18 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from selfsort import distributed
-from selfsort.augment.policy import augment
 from selfsort.errors import InvalidInput
-from selfsort.learning.batches import PixelTensor
+from selfsort.learning.batches import tensor_of
 from selfsort.learning.checkpoint import Checkpoint, pack_module, saved_shape, unpack_module
 from selfsort.learning.encode import check_request, encode
 from selfsort.learning.epoch import run_epoch
 from selfsort.learning.seeds import seeded_init, torch_generator
 from selfsort.learning.trainee import Trainee
 from selfsort.methods._dac_settings import DACConfig, view_policy
+from selfsort.nets.heads import LabelHead
 from selfsort.nets.labelnet import LAYERS, LabelNet, plan_network, restrain
 from selfsort.nets.norm import batch_statistics
-from selfsort.types import F32, I64, Arrays, Assignment, Clustering, Images, Improvable, Method, Snapshot, State
+from selfsort.types import F32, I64, Arrays, Assignment, Clustering, Images, Improvable, Inputs, Method, Snapshot, State
 
 __all__ = ["METHOD", "DACConfig", "DACModel", "restore", "train", "view_policy"]
 
@@ -149,8 +149,10 @@ def entropy_gap(a_BK: Tensor) -> Tensor:
 # --- network and views ---------------------------------------------------------------------------------------------
 
 
-def build_network(shape: tuple[int, int, int], config: DACConfig, mean: list[float] | None = None) -> LabelNet:
-    """Choose the network for images of this height, width and channel count."""
+def build_network(shape: tuple[int, ...], config: DACConfig, mean: list[float] | None = None) -> LabelNet | LabelHead:
+    """Choose the network for images of this height, width and channel count, or the head for so many features."""
+    if len(shape) == 1:
+        return LabelHead(shape[0], config.n_clusters)
     height, width, channels = shape
     plan = plan_network(height, width, config.arch, config.width)
     return LabelNet(channels, config.n_clusters, plan, mean)
@@ -170,9 +172,11 @@ def evenly(idx_N: Tensor, size: int) -> tuple[Tensor, ...]:
     return torch.tensor_split(idx_N, max(1, len(idx_N) // size))
 
 
-def encode_layer(net: LabelNet, images: Images, config: DACConfig, device: torch.device, layer: str = "top") -> F32:
+def encode_layer(
+    net: LabelNet | LabelHead, images: Inputs, config: DACConfig, device: torch.device, layer: str = "top"
+) -> F32:
     """Return activations (`top`) or pooled features (`top-1`) of all images, in inference mode."""
-    pixels, compute = PixelTensor(images, device), net if layer == "top" else net.pooled
+    pixels, compute = tensor_of(images, device), net if layer == "top" else net.pooled
     if config.bn_eval != "batch":
         return encode(net, pixels, pixels.even_chunks(2**17), compute)
 
@@ -198,16 +202,18 @@ _SAVED = Checkpoint(
 class _Run:
     """Everything that changes while training; all of it is in the resume state."""
 
-    def __init__(self, images: Images, config: DACConfig, device: torch.device, seed: int) -> None:
+    def __init__(self, images: Inputs, config: DACConfig, device: torch.device, seed: int) -> None:
         self.images, self.config, self.device = images, config, device
-        self.pixels, self.batch_size = PixelTensor(images, device), config.batch_size
-        mean = (images.pixels.mean(axis=(0, 1, 2), dtype=np.float64) / 255).tolist() if config.centre else None
+        self.pixels, self.batch_size = tensor_of(images, device), config.batch_size
+        mean = None
+        if config.centre and isinstance(images, Images):
+            mean = (images.pixels.mean(axis=(0, 1, 2), dtype=np.float64) / 255).tolist()
         with seeded_init(seed):
             self.net = build_network(images.shape, config, mean).to(device)
         self.optimizer = torch.optim.RMSprop(self.net.parameters(), lr=config.lr, alpha=0.9, eps=1e-8)
         self.shuffling = torch_generator(seed, "batches")
         self.moving = torch_generator(seed, "views", device)
-        self.policy = view_policy(config, images.shape[2])
+        self.policy = view_policy(config, images.shape[-1])
         self.labels: I64 = np.zeros(len(images), dtype=np.int64)
         self.order = torch.arange(len(images))
         self.n_epochs = count_epochs(config)
@@ -259,7 +265,7 @@ class _Run:
         distributed.own_stream(self.moving)
 
         def step(place_B: Tensor) -> Tensor:
-            x_BCHW = augment(self.pixels.floats(pool_P[place_B]), self.policy, self.moving)
+            x_BCHW = self.pixels.augmented(pool_P[place_B], self.policy, self.moving)
             a_BK, target_BK = net(x_BCHW), target_PK[place_B.to(self.device)]
             l_BK = label_features(a_BK, config)
             loss = pair_loss(l_BK @ l_BK.T, select_pairs(target_BK, thresholds), config.pair_loss)
@@ -294,7 +300,7 @@ class _Run:
         return self.step - 1
 
     def teaching_loss(self, rows_B: Tensor, labels_B: Tensor) -> Tensor:
-        x_BCHW = augment(self.pixels.floats(rows_B), self.policy, self.moving)
+        x_BCHW = self.pixels.augmented(rows_B, self.policy, self.moving)
         return F.cross_entropy(self.net(x_BCHW), labels_B)
 
     def retake(self, snapshot: Snapshot) -> Snapshot:
@@ -302,7 +308,7 @@ class _Run:
         return replace(snapshot, labels=self.labels, history=_stage(activations) if snapshot.history else {})
 
 
-def open_trainee(images: Images, config: DACConfig, *, device: torch.device, seed: int, state: State) -> Trainee:
+def open_trainee(images: Inputs, config: DACConfig, *, device: torch.device, seed: int, state: State) -> Trainee:
     """Return the training as it was saved."""
     run = _Run(images, config, device, seed)
     run.load(state)
@@ -310,7 +316,7 @@ def open_trainee(images: Images, config: DACConfig, *, device: torch.device, see
 
 
 def train(
-    images: Images, config: DACConfig, *, device: torch.device, seed: int, resume: State | None = None
+    images: Inputs, config: DACConfig, *, device: torch.device, seed: int, resume: State | None = None
 ) -> Iterator[Snapshot]:
     """Yield a snapshot for the start and each pool; the last pool of an epoch labels all images afresh."""
     run = _Run(images, config, device, seed)
@@ -389,7 +395,7 @@ class DACModel:
         unpack_module("net", self.net, state.arrays)
         self.net.eval()
 
-    def apply(self, images: Images, layer: str = "top") -> Assignment:
+    def apply(self, images: Inputs, layer: str = "top") -> Assignment:
         """Return label features (`top`) or pooled features (`top-1`), and probabilities."""
         check_request(images, self.shape, layer, LAYERS)
         activations = encode_layer(self.net, images, self.config, self.device)
@@ -412,7 +418,7 @@ class DACModel:
 class _Labeller(nn.Module):
     """Network, probabilities and label features in one."""
 
-    def __init__(self, net: LabelNet, config: DACConfig) -> None:
+    def __init__(self, net: LabelNet | LabelHead, config: DACConfig) -> None:
         super().__init__()
         self.net, self.config = net, config
 
@@ -437,4 +443,6 @@ METHOD = Method(
     is_inductive=True,
     is_shareable=True,
     improvable=Improvable(open_trainee, "pools", lambda config, step: max(0, step - 1)),
+    learns_on="features",
+    needs_views=True,
 )

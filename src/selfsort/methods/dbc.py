@@ -40,7 +40,7 @@ from torch import Tensor, nn
 from selfsort import distributed
 from selfsort.augment.policy import Affine
 from selfsort.classic.kmeans import kmeans
-from selfsort.learning.batches import PixelTensor, shuffled_batches
+from selfsort.learning.batches import FeatureTensor, InputTensor, shuffled_batches, tensor_of
 from selfsort.learning.checkpoint import Checkpoint, pack_module, saved_shape, to_numpy, unpack_module
 from selfsort.learning.encode import check_request, encode
 from selfsort.learning.epoch import EpochStats, run_epoch
@@ -49,7 +49,7 @@ from selfsort.learning.seeds import derive_seed, seeded_init, torch_generator
 from selfsort.methods._dbc_history import glance, pictures, stage
 from selfsort.methods._dbc_settings import DBCConfig, DECConfig, FCAEConfig
 from selfsort.nets.autoencoder import ARCHITECTURES, FCAE, AutoEncoder, DenseAE, plan_stages
-from selfsort.types import F32, I64, Arrays, Assignment, Clustering, Images, Method, Snapshot, State
+from selfsort.types import F32, I64, Arrays, Assignment, Clustering, Images, Inputs, Method, Snapshot, State
 
 __all__ = ["DBC", "DEC", "FCAE_KMEANS", "DBCConfig", "DBCModel", "DECConfig", "FCAEConfig", "restore", "train"]
 
@@ -103,16 +103,17 @@ def kl_loss(r_BK: Tensor, log_s_BK: Tensor) -> Tensor:
 # --- network -------------------------------------------------------------------------------------------------------
 
 
-def build_network(shape: tuple[int, int, int], config: FCAEConfig) -> AutoEncoder:
-    """Choose the network for images of this height, width and channel count."""
-    if config.arch == "dense":
+def build_network(shape: tuple[int, ...], config: FCAEConfig) -> AutoEncoder:
+    """Choose the network for images of this height, width and channel count; features of an encoder get a dense one."""
+    if config.arch == "dense" or len(shape) == 1:
         return DenseAE(shape)
+    shape = (shape[0], shape[1], shape[2])
     return FCAE(shape, plan_stages(*shape[:2]) if config.arch == "auto" else ARCHITECTURES[config.arch])
 
 
-def encode_all(encoder: nn.Module, images: Images, device: torch.device) -> F32:
+def encode_all(encoder: nn.Module, images: Inputs, device: torch.device) -> F32:
     """Return the features of all images."""
-    pixels = PixelTensor(images, device)
+    pixels = tensor_of(images, device)
     return encode(encoder, pixels, pixels.even_chunks(2**19), encoder)
 
 
@@ -136,7 +137,7 @@ _SAVED = Checkpoint(
 class _Run:
     """Everything that changes while training; all of it is in the resume state."""
 
-    images: Images
+    images: Inputs
     config: FCAEConfig
     device: torch.device
     net: AutoEncoder
@@ -160,7 +161,7 @@ class _Run:
     """1 once k-means has set the centres."""
 
     @classmethod
-    def new(cls, images: Images, config: FCAEConfig, device: torch.device, seed: int) -> _Run:
+    def new(cls, images: Inputs, config: FCAEConfig, device: torch.device, seed: int) -> _Run:
         with seeded_init(seed):
             net = build_network(images.shape, config).to(device)
         n_features = encode_all(net.encoder, images.subset(slice(0, 1)), device).shape[1]
@@ -209,7 +210,7 @@ class _Run:
 
 
 def train(
-    images: Images, config: FCAEConfig, *, device: torch.device, seed: int, resume: State | None = None
+    images: Inputs, config: FCAEConfig, *, device: torch.device, seed: int, resume: State | None = None
 ) -> Iterator[Snapshot]:
     """Yield a snapshot for each epoch of stage I, for k-means, and for each epoch of stage II."""
     run = _Run.new(images, config, device, seed)
@@ -225,7 +226,7 @@ def train(
         inertia = _place_centres(run, features, seed)
         log_s_NK = run.log_scores(features)
         run.labels = log_s_NK.argmax(dim=1).numpy()
-        run.extra = pictures(run.net, images, log_s_NK, device)
+        run.extra = pictures(run.net, images, log_s_NK, device) if isinstance(images, Images) else {}
         result = None if isinstance(config, DBCConfig) else _result(run, features, log_s_NK)
         yield run.snapshot("k-means", {"inertia": inertia}, history=stage(features, log_s_NK), result=result)
     if isinstance(config, DBCConfig):
@@ -271,9 +272,11 @@ def _empty_warning(n_empty: int) -> tuple[str, ...]:
     return (f"{n_empty} empty clusters: their sizes in the target were raised to {_MIN_SIZE:g}.",)
 
 
-def _varied(x_BCHW: Tensor, run: _Run) -> Tensor:
-    """Turn, move and stretch every image a little, if asked for."""
+def _varied(x_BCHW: Tensor, batch_B: Tensor, pixels: InputTensor, run: _Run) -> Tensor:
+    """Rotate, translate and zoom every image a little, if asked for; of an encoder, take one of its views."""
     config = run.config
+    if isinstance(pixels, FeatureTensor):
+        return pixels.augmented(batch_B, (), run.corrupting)
     if not (config.rotate or config.translate or config.zoom):
         return x_BCHW
     zoom = (1 - config.zoom, 1 + config.zoom)
@@ -282,14 +285,14 @@ def _varied(x_BCHW: Tensor, run: _Run) -> Tensor:
 
 def _reconstruct(run: _Run) -> tuple[Tensor, EpochStats]:
     """Stage I, one epoch: Eq. (1). Also returns the features as the network saw the images in passing."""
-    net, pixels = run.net.train(), PixelTensor(run.images, run.device)
+    net, pixels = run.net.train(), tensor_of(run.images, run.device)
     seen_ND = torch.zeros(len(pixels), run.mu.shape[1], device=run.device)
 
     def step(batch_B: Tensor) -> Tensor | None:
         if len(batch_B) < 2:  # batch normalisation needs two
             return None
         x_BCHW = pixels.floats(batch_B)
-        varied_BCHW = _varied(x_BCHW, run)
+        varied_BCHW = _varied(x_BCHW, batch_B, pixels, run)
         z_BD, again_BCHW = net(varied_BCHW)
         seen_ND[batch_B.to(run.device)] = z_BD.detach()
         return reconstruction_loss(x_BCHW if run.config.restore else varied_BCHW, again_BCHW)
@@ -317,13 +320,13 @@ def _learn_target(run: _Run, config: DBCConfig, r_NK: Tensor, *, is_still: bool)
     `is_still` leaves the images as they are. A moved image gets softer scores; as long as all scores are soft, that
     outweighs the boosting and they become equal.
     """
-    net, pixels = run.net.train(not config.freeze_bn), PixelTensor(run.images, run.device)
+    net, pixels = run.net.train(not config.freeze_bn), tensor_of(run.images, run.device)
 
     def step(batch_B: Tensor) -> Tensor | None:
         if len(batch_B) < 2 and not config.freeze_bn:
             return None
         x_BCHW = pixels.floats(batch_B)
-        varied_BCHW = x_BCHW if is_still else _varied(x_BCHW, run)
+        varied_BCHW = x_BCHW if is_still else _varied(x_BCHW, batch_B, pixels, run)
         z_BD, again_BCHW = net(varied_BCHW) if config.rec_weight else (net.encoder(varied_BCHW), None)
         loss = kl_loss(r_NK[batch_B].to(run.device), log_scores(z_BD, run.mu, config.v))
         if again_BCHW is not None:
@@ -361,7 +364,7 @@ class DBCModel:
         self.encoder.eval()
         self.mu = torch.from_numpy(state.arrays["mu"].copy())
 
-    def apply(self, images: Images, layer: str = "top") -> Assignment:
+    def apply(self, images: Inputs, layer: str = "top") -> Assignment:
         """Return features and scores."""
         check_request(images, self.shape, layer)
         features = encode_all(self.encoder, images, self.device)
@@ -394,7 +397,7 @@ def restore(config: FCAEConfig, state: State, *, device: torch.device) -> DBCMod
 _PAPER = "Discriminatively Boosted Image Clustering with Fully Convolutional Auto-Encoders, Pattern Recognition 2018"
 
 FCAE_KMEANS, DBC, DEC = (
-    Method(name, summary, source, config, train, restore, is_inductive=True, is_shareable=True)
+    Method(name, summary, source, config, train, restore, is_inductive=True, is_shareable=True, learns_on="features")
     for name, summary, source, config in (
         (
             "fcae-kmeans",

@@ -35,18 +35,29 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from selfsort import distributed
-from selfsort.augment.policy import augment
 from selfsort.classic.kmeans import kmeans
-from selfsort.learning.batches import PixelTensor, from_bytes, shuffled_batches
+from selfsort.learning.batches import from_bytes, shuffled_batches, tensor_of
 from selfsort.learning.checkpoint import Checkpoint, pack_module, saved_shape, to_numpy, unpack_module
 from selfsort.learning.encode import check_request, encode_several
 from selfsort.learning.epoch import run_epoch
 from selfsort.learning.seeds import derive_seed, seeded_init, torch_generator
 from selfsort.learning.trainee import Trainee
 from selfsort.methods._gatcluster_settings import GATClusterConfig, view_policy
-from selfsort.nets.attention import GATNet, LabelPath, Prepare, plan_network
+from selfsort.nets.attention import GATNet, LabelPath, Plan, Prepare, plan_network
 from selfsort.nets.norm import batch_statistics, refresh_statistics
-from selfsort.types import F32, Arrays, Assignment, Clustering, Images, Improvable, Method, Snapshot, State
+from selfsort.types import (
+    F32,
+    Arrays,
+    Assignment,
+    Clustering,
+    Encoded,
+    Images,
+    Improvable,
+    Inputs,
+    Method,
+    Snapshot,
+    State,
+)
 
 __all__ = ["METHOD", "GATClusterConfig", "GATClusterModel", "restore", "train", "view_policy"]
 
@@ -125,15 +136,24 @@ def entropy_loss(l_BK: Tensor, earlier_K: Tensor | None = None, share: float = 1
 # --- network and views ---------------------------------------------------------------------------------------------
 
 
-def build_network(shape: tuple[int, int, int], config: GATClusterConfig) -> GATNet:
-    """Build all modules for images of this height, width and channel count."""
-    is_gray = config.gray or shape[2] == 1
-    mean, std = (values if not is_gray else values[:1] for values in (config.mean, config.std))
+def build_network(shape: tuple[int, ...], config: GATClusterConfig, *, on_maps: bool = False) -> GATNet:
+    """Build all modules for images of this height, width and channel count.
+
+    An encoder's feature maps take the place of the image module's, and nothing is done to them before.
+    """
+    height, width, channels = shape
+    if on_maps:
+        plan, prepare = Plan(()), Prepare(False, (0.0,), (1.0,))
+    else:
+        is_gray = config.gray or channels == 1
+        mean, std = (values if not is_gray else values[:1] for values in (config.mean, config.std))
+        plan = plan_network(height, width, config.arch, config.map_side).scaled(config.width)
+        prepare = Prepare(is_gray, mean, std, is_standardised=config.standardise)
     return GATNet(
-        shape,
-        plan_network(shape[0], shape[1], config.arch, config.map_side).scaled(config.width),
+        (height, width, channels),
+        plan,
         config.n_clusters,
-        prepare=Prepare(is_gray, mean, std, is_standardised=config.standardise),
+        prepare=prepare,
         label_relu=config.label_relu,
         has_attention=config.w_am > 0,
         attention_kind=config.attention,
@@ -157,9 +177,9 @@ class Seen:
     """(N, h, w) the attention maps where asked for, else (N, 0, 0)."""
 
 
-def probe(net: GATNet, images: Images, device: torch.device, *, with_maps: bool = False) -> Seen:
+def probe(net: GATNet, images: Inputs, device: torch.device, *, with_maps: bool = False) -> Seen:
     """Apply a network to all images."""
-    pixels, attention = PixelTensor(images, device, is_standardised=net.prepare.is_standardised), net.attention
+    pixels, attention = tensor_of(images, device, is_standardised=net.prepare.is_standardised), net.attention
 
     def compute(x_BCHW: Tensor) -> tuple[Tensor, ...]:
         l_BK, features_BD, map_BKhw = net.describe(x_BCHW)
@@ -198,12 +218,12 @@ class _Run:
     Each large batch draws from generators of its own, named by its number, so no generator has to be saved.
     """
 
-    def __init__(self, images: Images, config: GATClusterConfig, device: torch.device, seed: int) -> None:
+    def __init__(self, images: Inputs, config: GATClusterConfig, device: torch.device, seed: int) -> None:
         self.images, self.config, self.device, self.seed = images, config, device, seed
-        self.pixels = PixelTensor(images, device, is_standardised=config.standardise)
+        self.pixels = tensor_of(images, device, is_standardised=config.standardise)
         self.policy = view_policy(config, images.shape[2])
         with seeded_init(seed):
-            self.net = build_network(images.shape, config).to(device)
+            self.net = build_network(images.shape, config, on_maps=isinstance(images, Encoded)).to(device)
         self.optimizer = torch.optim.Adam(self.net.parameters(), lr=config.lr)
         self.n_pool = min(config.M, len(images))
         self.batch_size = min(config.m2, self.n_pool)
@@ -250,7 +270,7 @@ class _Run:
 
     def augmented(self, rows_B: Tensor) -> Tensor:
         """Return augmented copies of images, gray where the network wants gray."""
-        return self.net.prepare.gray(augment(self.pixels.floats(rows_B), self.policy, self.views))
+        return self.net.prepare.gray(self.pixels.augmented(rows_B, self.policy, self.views))
 
     def original_batches(self) -> Iterator[Tensor]:
         """Walk over some images as they are, in parts of equal size."""
@@ -262,7 +282,8 @@ class _Run:
         """Step 1: targets of a large batch, and its augmented images."""
         config, rows_M = self.config, self.large_batch(iteration)
         self.views = torch_generator(self.seed, f"views {iteration}", self.device)
-        if not config.augment_once:  # else all processes make all views
+        is_once = config.augment_once and isinstance(self.images, Images)  # an encoder's views are ready
+        if not is_once:  # else all processes make all views
             distributed.own_stream(self.views)
         if config.kmeans_on == "features":
             l_MK, features_MD = self.all_features(rows_M)
@@ -279,7 +300,7 @@ class _Run:
             c_M, is_guarded = trusted_clusters(
                 torch.from_numpy(found).to(self.device), config.n_clusters, config.min_share
             )
-        return Pool(rows_M, t_MK, ta_MK, c_M, is_guarded, self.views_of(rows_M) if config.augment_once else None)
+        return Pool(rows_M, t_MK, ta_MK, c_M, is_guarded, self.views_of(rows_M) if is_once else None)
 
     def views_of(self, rows_M: Tensor) -> Tensor:
         """Change a large batch once and keep it as bytes: all that grows with M beside label features."""
@@ -395,7 +416,7 @@ class _Run:
         return self.snapshot(snapshot.event)
 
 
-def open_trainee(images: Images, config: GATClusterConfig, *, device: torch.device, seed: int, state: State) -> Trainee:
+def open_trainee(images: Inputs, config: GATClusterConfig, *, device: torch.device, seed: int, state: State) -> Trainee:
     """Return the training as it was saved."""
     run = _Run(images, config, device, seed)
     run.load(state)
@@ -403,7 +424,7 @@ def open_trainee(images: Images, config: GATClusterConfig, *, device: torch.devi
 
 
 def train(
-    images: Images, config: GATClusterConfig, *, device: torch.device, seed: int, resume: State | None = None
+    images: Inputs, config: GATClusterConfig, *, device: torch.device, seed: int, resume: State | None = None
 ) -> Iterator[Snapshot]:
     """Yield a snapshot after every `eval_every` large batches."""
     run = _Run(images, config, device, seed)
@@ -450,7 +471,8 @@ def _result(run: _Run, seen: Seen) -> Clustering:
         extras["attention"] = probe(run.net, run.images.subset(shown), run.device, with_maps=True).attention
         if seen.parameters.size:
             extras["attention_parameters"] = seen.parameters
-    model = State(pack_module("net", run.net), {"shape": list(run.images.shape)})
+    on_maps = {"on_maps": True} if isinstance(run.images, Encoded) else {}
+    model = State(pack_module("net", run.net), {"shape": list(run.images.shape), **on_maps})
     return Clustering(seen.soft.argmax(axis=1).astype(np.int64), seen.soft, seen.features, model, extras)
 
 
@@ -460,17 +482,17 @@ class GATClusterModel:
     def __init__(self, config: GATClusterConfig, state: State, device: torch.device) -> None:
         self.shape, self.device = saved_shape(state), device
         with seeded_init(0):
-            self.net = build_network(self.shape, config).to(device)
+            self.net = build_network(self.shape, config, on_maps=bool(state.meta.get("on_maps"))).to(device)
         unpack_module("net", self.net, state.arrays)
         self.net.eval()
 
-    def apply(self, images: Images, layer: str = "top") -> Assignment:
+    def apply(self, images: Inputs, layer: str = "top") -> Assignment:
         """Return image features and label features."""
         check_request(images, self.shape, layer)
         seen = probe(self.net, images, self.device)
         return Assignment(seen.features, seen.soft)
 
-    def attention(self, images: Images) -> F32:
+    def attention(self, images: Inputs) -> F32:
         """Return the attention maps (N, h, w) of images; (N, 0, 0) for a model without them."""
         return probe(self.net, images, self.device, with_maps=True).attention
 
@@ -496,4 +518,6 @@ METHOD = Method(
     improvable=Improvable(
         open_trainee, "large batches", lambda config, step: min(step * config.eval_every, config.iterations)
     ),
+    learns_on="maps",
+    needs_views=True,
 )

@@ -41,20 +41,21 @@ from torch import Tensor
 from selfsort import distributed
 from selfsort.classic.gdl import merge_history, short_graph_note
 from selfsort.classic.kmeans import kmeans
-from selfsort.classic.method import VoteModel, pixel_features, vote_state
+from selfsort.classic.method import VoteModel, rows_of, vote_state
 from selfsort.config import Config, setting
 from selfsort.graph.absorb import LARGE_SHARE
 from selfsort.graph.affinity import digraph, global_scale, unit_rows
 from selfsort.graph.agglomerate import Agglomeration, agglomerate, nearest_neighbour_components
 from selfsort.graph.knn import find_neighbours, nearest_neighbours
 from selfsort.graph.neighbours import Neighbours
-from selfsort.learning.batches import PixelTensor, shuffled_batches
+from selfsort.learning.batches import shuffled_batches, tensor_of
 from selfsort.learning.checkpoint import Checkpoint, pack_module, saved_shape, unpack_module
 from selfsort.learning.encode import check_request, encode
 from selfsort.learning.epoch import EpochStats, run_epoch
 from selfsort.learning.seeds import seeded_init, torch_generator
 from selfsort.nets.convnet import ARCHITECTURES, LAYERS, ConvNet, plan_blocks
-from selfsort.types import F32, I64, Arrays, Assignment, Clustering, Images, Method, Snapshot, State
+from selfsort.nets.heads import N_EMBEDDED, EmbeddingHead
+from selfsort.types import F32, I64, Arrays, Assignment, Clustering, Inputs, Method, Snapshot, State
 
 # Kept of every stage for its figures: so many images, principal components and neighbours (the paper's curves of
 # neighbours that share a class end there).
@@ -272,15 +273,18 @@ def first_clusters(view: View, config: JULEConfig, seed: int) -> tuple[I64, tupl
     )
 
 
-def build_network(shape: tuple[int, int, int], config: JULEConfig) -> ConvNet:
-    """Choose the network for images of this height, width and channel count."""
+def build_network(shape: tuple[int, ...], config: JULEConfig) -> ConvNet | EmbeddingHead:
+    """Choose the network for images of this height, width and channel count, or the head for so many features."""
+    if len(shape) == 1:
+        return EmbeddingHead(shape[0], config.embedding_dim or N_EMBEDDED)
+    shape = (shape[0], shape[1], shape[2])
     blocks = plan_blocks(*shape[:2]) if config.arch == "auto" else ARCHITECTURES[config.arch]
     return ConvNet(shape, blocks, embedding_dim=config.embedding_dim, standardise=config.standardise)
 
 
-def encode_layer(net: ConvNet, images: Images, device: torch.device, layer: str = "top") -> F32:
+def encode_layer(net: ConvNet | EmbeddingHead, images: Inputs, device: torch.device, layer: str = "top") -> F32:
     """Return a layer's output for all images; unit rows, except for a low-dimensional top."""
-    pixels = PixelTensor(images, device)
+    pixels = tensor_of(images, device)
     chunks = pixels.even_chunks(2**19, at_most=2**19)
     features = encode(net, pixels, chunks, lambda x_BCHW: net.layer(x_BCHW, layer).float())
     is_free = layer == "top" and net.is_embedding
@@ -297,7 +301,7 @@ _SAVED = Checkpoint(
 class _Run:
     """Everything that changes while training; all of it is in the resume state."""
 
-    def __init__(self, images: Images, config: JULEConfig, device: torch.device, seed: int) -> None:
+    def __init__(self, images: Inputs, config: JULEConfig, device: torch.device, seed: int) -> None:
         self.images, self.config, self.device = images, config, device
         with seeded_init(seed):
             self.net = build_network(images.shape, config).to(device)
@@ -327,7 +331,7 @@ class _Run:
     def train_epoch(self) -> EpochStats:
         config, labels_N = self.config, torch.from_numpy(self.labels)
         margin = triplet_margin(len(labels_N), config)
-        pixels = PixelTensor(self.images, self.device)
+        pixels = tensor_of(self.images, self.device)
 
         def step(batch_B: Tensor) -> Tensor | None:
             triplets = mine_triplets(labels_N[batch_B], config.n_neg, self.negatives)
@@ -338,7 +342,8 @@ class _Run:
             self.iteration += 1
             if triplets is None:
                 return None
-            features_BD = self.net(pixels.floats(batch_B))
+            # Images as they are; of an encoder, any of its views.
+            features_BD = self.net(pixels.augmented(batch_B, (), self.negatives))
             if not config.embedding_dim:
                 features_BD = F.normalize(features_BD, eps=1e-8)
             triplets = Triplets(*(places.to(self.device) for places in triplets))
@@ -353,14 +358,14 @@ class _Run:
 
 
 def train(
-    images: Images, config: JULEConfig, *, device: torch.device, seed: int, resume: State | None = None
+    images: Inputs, config: JULEConfig, *, device: torch.device, seed: int, resume: State | None = None
 ) -> Iterator[Snapshot]:
     """Yield a snapshot for the start, each epoch and each merge round; the last one re-runs the clustering (RC)."""
     # The raw control and the low-dimensional embedding never cluster what the network makes of the images.
     is_by_pixels = config.control == "raw" or config.embedding_dim > 0
     run = _Run(images, config, device, seed)
     if resume is None or is_by_pixels:
-        view = view_of(pixel_features(images), config, device)
+        view = view_of(rows_of(images), config, device)
     if resume is None:
         run.labels, notes = first_clusters(view, config, seed)
         eta = unfolding_rate(len(images), config)
@@ -440,10 +445,10 @@ class JULEModel:
         unpack_module("net", self.net, state.arrays)
         self.votes = VoteModel(state, device)
 
-    def apply(self, images: Images, layer: str = "top") -> Assignment:
+    def apply(self, images: Inputs, layer: str = "top") -> Assignment:
         """Return the features of a layer (`top`, `top-1`, `top-2`); the vote is always by `top`."""
         check_request(images, self.shape, layer, LAYERS)
-        top = pixel_features(images) if self.is_raw else encode_layer(self.net, images, self.device)
+        top = rows_of(images) if self.is_raw else encode_layer(self.net, images, self.device)
         features = top if layer == "top" else encode_layer(self.net, images, self.device, layer)
         return Assignment(features, self.votes.assign(top))
 
@@ -462,4 +467,5 @@ METHOD = Method(
     restore=restore,
     is_inductive=False,
     is_shareable=True,
+    learns_on="features",
 )

@@ -26,6 +26,8 @@ class Recipe:
     is_cpu_sized: bool = False
     channels: int | None = None
     """Of the images it is meant for; None if that does not matter."""
+    is_for_features: bool = False
+    """Whether it is meant for the features of an encoder."""
 
 
 @dataclass(frozen=True)
@@ -330,8 +332,10 @@ def recipes_of(method: str) -> list[Recipe]:
     return [recipe for recipe in RECIPES if recipe.method == method]
 
 
-def choose_recipe(method: str, name: str, shape: tuple[int, int, int], has_accelerator: bool) -> Choice:
-    """Find the recipe asked for; `auto` decides by image size and hardware."""
+def choose_recipe(
+    method: str, name: str, shape: tuple[int, int, int], has_accelerator: bool, *, on_encoder: bool = False
+) -> Choice:
+    """Find the recipe asked for; `auto` decides by encoder, image size and hardware."""
     known = recipes_of(method)
     if name not in ("auto", "default"):
         for recipe in known:
@@ -342,6 +346,10 @@ def choose_recipe(method: str, name: str, shape: tuple[int, int, int], has_accel
     default = Recipe("default", method)
     if name == "default":
         return Choice(default, "asked for")
+    if on_encoder:
+        fitting = next((recipe for recipe in known if recipe.is_for_features), default)
+        return Choice(fitting, "chosen: for the features of an encoder")
+    known = [recipe for recipe in known if not recipe.is_for_features]
     if has_accelerator:
         for recipe in known:
             if recipe.image_shape == shape and not recipe.is_cpu_sized:

@@ -33,10 +33,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from selfsort import distributed
-from selfsort.augment.policy import Affine, Blur, ColourJitter, Flip, Grayscale, Policy, ResizedCrop, Solarise, augment
+from selfsort.augment.policy import Affine, Blur, ColourJitter, Flip, Grayscale, Policy, ResizedCrop, Solarise
 from selfsort.config import Config, setting
 from selfsort.errors import invalid
-from selfsort.learning.batches import PixelTensor, shuffled_batches
+from selfsort.learning.batches import shuffled_batches, tensor_of
 from selfsort.learning.checkpoint import Checkpoint, pack_module, saved_shape, to_numpy, unpack_module
 from selfsort.learning.encode import check_request, encode
 from selfsort.learning.epoch import EpochStats, run_epoch
@@ -55,7 +55,7 @@ from selfsort.methods._secu_centres import (
 from selfsort.methods._secu_lars import LARS
 from selfsort.nets.heads import deep_projection, predictor, projection, unit
 from selfsort.nets.resnet import Normalise, ResNet, plan_for
-from selfsort.types import F32, I64, Arrays, Assignment, Clustering, Images, Improvable, Method, Snapshot, State
+from selfsort.types import F32, I64, Arrays, Assignment, Clustering, Images, Improvable, Inputs, Method, Snapshot, State
 
 _ALPHA_PER_IMAGE = 0.12
 """alpha / n as published for CIFAR (6,000 for 50,000 images)."""
@@ -185,16 +185,17 @@ def centre_rate(progress: float, config: SeCuConfig) -> float:
 class SeCuNet(nn.Module):
     """Encoder, projection and the centres of every head."""
 
-    def __init__(self, shape: tuple[int, int, int], config: SeCuConfig) -> None:
-        """Build for images of this height, width and channel count; weights come from torch's global generator."""
+    def __init__(self, shape: tuple[int, ...], config: SeCuConfig) -> None:
+        """Build for images of this height, width and channel count, or for so many features of an encoder.
+
+        Weights come from torch's global generator.
+        """
         super().__init__()
-        plan = plan_for(config.arch, shape, config.width)
-        self.normalise = Normalise(shape[2])
-        self.encoder = ResNet(shape[2], plan)
+        self.normalise, self.encoder, n_features = _trunk(shape, config)
         if config.with_predictor:
-            self.project = deep_projection(plan.n_features, config.dim)
+            self.project = deep_projection(n_features, config.dim)
         else:
-            self.project = projection(plan.n_features, config.dim, is_centred=config.centred)
+            self.project = projection(n_features, config.dim, is_centred=config.centred)
         self.predict = predictor(config.dim) if config.with_predictor else None
         self.centres = nn.ParameterList(
             nn.Parameter(unit_columns(torch.randn(config.dim, size)), requires_grad=config.is_by_gradient)
@@ -211,8 +212,18 @@ class SeCuNet(nn.Module):
         return (x_BD,) if self.predict is None else (x_BD, unit(self.predict(x_BD)))
 
 
-def view_policies(shape: tuple[int, int, int], config: SeCuConfig) -> tuple[Policy, Policy]:
+def _trunk(shape: tuple[int, ...], config: SeCuConfig) -> tuple[nn.Module, nn.Module, int]:
+    """Return the normalisation, the encoder and its features; what comes from an encoder is taken as it is."""
+    if len(shape) == 1:
+        return nn.Identity(), nn.Identity(), shape[0]
+    plan = plan_for(config.arch, (shape[0], shape[1], shape[2]), config.width)
+    return Normalise(shape[2]), ResNet(shape[2], plan), plan.n_features
+
+
+def view_policies(shape: tuple[int, ...], config: SeCuConfig) -> tuple[Policy, Policy]:
     """The two random views of an image: same crops and colours, other shares of blur, the second one solarised."""
+    if len(shape) == 1:
+        return (), ()  # its views were encoded beforehand
     height, width, channels = shape
     is_mirrored = channels == 3 if config.flip == "auto" else config.flip
     start: Policy = (Affine(rotate=config.rotate),) if config.rotate else ()
@@ -227,9 +238,9 @@ def view_policies(shape: tuple[int, int, int], config: SeCuConfig) -> tuple[Poli
     return first, second
 
 
-def encode_all(net: SeCuNet, images: Images, device: torch.device) -> F32:
+def encode_all(net: SeCuNet, images: Inputs, device: torch.device) -> F32:
     """Return the features of all images, without any augmentation."""
-    pixels = PixelTensor(images, device)
+    pixels = tensor_of(images, device)
     return encode(net, pixels, pixels.even_chunks(2**18, at_most=2**11), net.features)
 
 
@@ -261,13 +272,14 @@ _SAVED = Checkpoint(generators=("shuffling", "viewing"), counters=("epoch",), ar
 class _Run:
     """Everything that changes while training; all of it is in the resume state."""
 
-    def __init__(self, images: Images, config: SeCuConfig, device: torch.device, seed: int) -> None:
+    def __init__(self, images: Inputs, config: SeCuConfig, device: torch.device, seed: int) -> None:
         self.images, self.config, self.device, self.seed = images, config, device, seed
-        self.pixels, self.batch_size = PixelTensor(images, device), config.batch_size
+        self.pixels, self.batch_size = tensor_of(images, device), config.batch_size
         self.policy = view_policies(images.shape, config)[0]
         with seeded_init(seed):
             self.net = SeCuNet(images.shape, config)
-        self.net.normalise.fit(images.pixels)
+        if isinstance(images, Images) and isinstance(self.net.normalise, Normalise):
+            self.net.normalise.fit(images.pixels)
         self.net.to(device)
         if config.sync_bn:
             self.net = cast(SeCuNet, distributed.synchronised(self.net))
@@ -326,7 +338,7 @@ class _Run:
         return derive_seed(self.seed, f"regrouping {self.epoch}")
 
     def teaching_loss(self, rows_B: Tensor, labels_B: Tensor) -> Tensor:
-        cosine_BK, _ = self.cosines(augment(self.pixels.floats(rows_B), self.policy, self.viewing))
+        cosine_BK, _ = self.cosines(self.pixels.augmented(rows_B, self.policy, self.viewing))
         return F.cross_entropy(cosine_BK / self.config.lam_x, labels_B)
 
     def retake(self, snapshot: Snapshot) -> Snapshot:
@@ -339,7 +351,7 @@ class _Run:
         return replace(snapshot, labels=self.labels(), history=_stage(self, is_sparse="soft" not in snapshot.history))
 
 
-def open_trainee(images: Images, config: SeCuConfig, *, device: torch.device, seed: int, state: State) -> Trainee:
+def open_trainee(images: Inputs, config: SeCuConfig, *, device: torch.device, seed: int, state: State) -> Trainee:
     """Return the training as it was saved."""
     run = _Run(images, config, device, seed)
     run.load(state)
@@ -387,8 +399,8 @@ class _Epoch:
         rates = (encoder_rate(progress, self.config), centre_rate(progress, self.config))
         for group, rate in zip(self.run.optimizer.param_groups, rates, strict=False):
             group["lr"] = rate
-        x_BCHW = self.run.pixels.floats(batch_B)
-        views = [self.run.net(augment(x_BCHW, policy, self.run.viewing)) for policy in self.policies]
+        pixels, chance = self.run.pixels, self.run.viewing
+        views = [self.run.net(pixels.augmented(batch_B, policy, chance)) for policy in self.policies]
         old_BH = self.run.assigned_NH[batch_B].to(self.run.device, torch.int64)
         labels = [self.assign(h, views, old_BH[:, h]) for h in range(self.config.n_heads)]
         losses = [self.losses(h, views, y_B, old_BH[:, h]) for h, y_B in enumerate(labels)]
@@ -452,7 +464,7 @@ class _Epoch:
 
 
 def train(
-    images: Images, config: SeCuConfig, *, device: torch.device, seed: int, resume: State | None = None
+    images: Inputs, config: SeCuConfig, *, device: torch.device, seed: int, resume: State | None = None
 ) -> Iterator[Snapshot]:
     """Yield a snapshot per epoch, epoch 0 among them."""
     yield from train_from(None, images, config, device=device, seed=seed, resume=resume)
@@ -460,7 +472,7 @@ def train(
 
 def train_from(
     start: State | None,
-    images: Images,
+    images: Inputs,
     config: SeCuConfig,
     *,
     device: torch.device,
@@ -538,7 +550,7 @@ class SeCuModel:
         unpack_module("net", self.net, state.arrays)
         self.net.eval()
 
-    def apply(self, images: Images, layer: str = "top") -> Assignment:
+    def apply(self, images: Inputs, layer: str = "top") -> Assignment:
         """Return unit features and softmax(x.w/lam_x) of the target head."""
         check_request(images, self.shape, layer)
         features = encode_all(self.net, images, self.device)
@@ -578,4 +590,6 @@ METHOD = Method(
     train_from=train_from,
     is_shareable=True,
     improvable=Improvable(open_trainee, "epochs", lambda config, step: max(0, step - 1)),
+    learns_on="features",
+    needs_views=True,
 )

@@ -10,6 +10,7 @@ Shape letters: B batch, C channels, H x W pixels, D features.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -231,12 +232,11 @@ class FCAE(nn.Module):
 
 
 class DenseEncoder(nn.Module):
-    """Linear layers with ReLU between them: (B, C, H, W) to (B, D)."""
+    """Linear layers with ReLU between them: (B, C, H, W), or (B, ...) of an encoder, to (B, D)."""
 
-    def __init__(self, shape: tuple[int, int, int], widths: Sequence[int]) -> None:
+    def __init__(self, shape: tuple[int, ...], widths: Sequence[int]) -> None:
         super().__init__()
-        height, width, channels = shape
-        self.layers = _linear_stack([height * width * channels, *widths])
+        self.layers = _linear_stack([math.prod(shape), *widths])
 
     def forward(self, x_BCHW: Tensor) -> Tensor:
         """Return the features (B, D)."""
@@ -248,12 +248,11 @@ class DenseAE(nn.Module):
 
     WIDTHS = (500, 500, 2000, 10)
 
-    def __init__(self, shape: tuple[int, int, int], widths: Sequence[int] = WIDTHS) -> None:
-        """Build for images of this height, width and channel count; weights come from torch's global generator."""
+    def __init__(self, shape: tuple[int, ...], widths: Sequence[int] = WIDTHS) -> None:
+        """Build for images, or features, of this shape; weights come from torch's global generator."""
         super().__init__()
-        height, width, channels = shape
         self.encoder = DenseEncoder(shape, widths)
-        self.decoder = _linear_stack([*reversed(widths), height * width * channels])
+        self.decoder = _linear_stack([*reversed(widths), math.prod(shape)])
 
     def forward(self, x_BCHW: Tensor) -> tuple[Tensor, Tensor]:
         """Return features (B, D) and reconstructed images."""

@@ -1,12 +1,17 @@
-"""What stands between an encoder and the clusters: multi-layer projections onto the unit sphere.
+"""What stands between an encoder and the clusters: projections, and the heads of methods that learn on its features.
 
 Shape letters: B batch, D features.
 """
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+N_EMBEDDED = 160
+"""Features of JULE's own networks; those of an encoder are brought to as many."""
 
 
 def projection(n_in: int, n_out: int, *, is_centred: bool = False) -> nn.Sequential:
@@ -40,6 +45,44 @@ def predictor(n_out: int, n_hidden: int = 2048) -> nn.Sequential:
         nn.ReLU(inplace=True),
         nn.Linear(n_hidden, n_out),
     )
+
+
+class EmbeddingHead(nn.Module):
+    """One linear layer over the features of an encoder, for JULE."""
+
+    is_embedding: ClassVar[bool] = False
+
+    def __init__(self, n_in: int, n_out: int = N_EMBEDDED) -> None:
+        super().__init__()
+        self.linear = nn.Linear(n_in, min(n_in, n_out), bias=False)
+        # Distances are kept as they are, as far as so few directions can: learning starts from the encoder's clusters.
+        nn.init.orthogonal_(self.linear.weight)
+
+    def forward(self, x_BD: Tensor) -> Tensor:
+        """Return the embedding."""
+        embedded: Tensor = self.linear(x_BD)
+        return embedded
+
+    def layer(self, x_BD: Tensor, name: str) -> Tensor:
+        """Return the embedding (`top`), or the features below it."""
+        return self(x_BD) if name == "top" else x_BD
+
+
+class LabelHead(nn.Module):
+    """One number per cluster from the features of an encoder, for DAC: a linear layer and batch normalisation."""
+
+    def __init__(self, n_in: int, n_clusters: int) -> None:
+        super().__init__()
+        self.linear, self.norm = nn.Linear(n_in, n_clusters, bias=False), nn.BatchNorm1d(n_clusters)
+
+    def forward(self, x_BD: Tensor) -> Tensor:
+        """Return the activations (B, K)."""
+        activations_BK: Tensor = self.norm(self.linear(x_BD))
+        return activations_BK
+
+    def pooled(self, x_BD: Tensor) -> Tensor:
+        """Return the features below the clusters: the encoder's."""
+        return x_BD
 
 
 def unit(x_BD: Tensor) -> Tensor:

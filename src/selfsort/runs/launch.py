@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import torch
 from threadpoolctl import threadpool_limits
@@ -15,23 +15,35 @@ from threadpoolctl import threadpool_limits
 from selfsort import distributed
 from selfsort.data import Dataset, ImageSpec, read_source
 from selfsort.data.options import ReadOptions
+from selfsort.encoders.cache import cache_folder
+from selfsort.encoders.fitted import FittedEncoder, fit_encoder
+from selfsort.encoders.options import EncodeConfig
+from selfsort.encoders.pictures import Pictures
+from selfsort.encoders.table import VectorTable
 from selfsort.errors import InvalidInput, invalid
 from selfsort.improve.stages import STAGES, find_stage
 from selfsort.learning.device import choose_device
 from selfsort.methods.registry import DEFAULT_METHOD, find_method
+from selfsort.runs.encoder import (
+    ENCODER_FILE,
+    FEATURES_FROM,
+    NO_ENCODER,
+    EncodedModel,
+    Opened,
+    describe,
+    has_encoder,
+    open_encoder,
+    stored_encoder,
+)
 from selfsort.runs.folder import RunFolder
 from selfsort.runs.loop import FitRun, Outcome, run_config
-from selfsort.runs.model import FEATURES_FROM, STARTED_FROM, FeatureRunModel, embed, going_on, kind_of, load_featuriser
+from selfsort.runs.model import STARTED_FROM, embed, going_on, kind_of
 from selfsort.runs.renamed import renamings
 from selfsort.runs.settings import read_words, settle, stored_settings
-from selfsort.types import Clustering, FeatureModel, Json, Method, Model, Stage
+from selfsort.types import Clustering, Encoded, Json, Method, Model, Stage
 
 _MAX_THREADS = 1024
 """More than any machine has use for; a stranger's config.json must not start millions."""
-
-
-NO_ENCODER = "none"
-"""Images are clustered from their pixels, as the papers have it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +61,9 @@ class Request:
     """`key=value` words, or values by name."""
     seed: int = 0
     encoder: str = NO_ENCODER
-    """What turns images into features before a method starts: `none`, or another run, as PATH or PATH:layer."""
+    """What turns images into features before a method starts; see `runs.encoder.open_encoder`."""
+    cache: bool = True
+    """Whether features are kept for the next run."""
     start_from: RunFolder | None = None
     """A finished run whose model is the beginning of this one."""
     device: str = "auto"
@@ -69,6 +83,7 @@ class Launched:
     """What the user should know before it starts."""
     embedded: Mapping[str, RunFolder] = field(default_factory=dict)
     """Runs that it is made from, by the folder inside it that holds their models."""
+    encoder: FittedEncoder | None = None
 
     @property
     def folder(self) -> RunFolder:
@@ -85,10 +100,12 @@ class Launched:
     def model(self, result: Clustering) -> Model:
         """Return the fitted model, without the way through a folder."""
         own = self.fit.method.restore(self.fit.config, result.model, device=self.fit.device)
-        return own if self.fit.featuriser is None else FeatureRunModel(self.fit.featuriser, cast(FeatureModel, own))
+        return own if self.encoder is None else EncodedModel(self.encoder, own)
 
 
-def fill(folder: RunFolder, dataset: Dataset, embedded: Mapping[str, RunFolder]) -> None:
+def fill(
+    folder: RunFolder, dataset: Dataset, embedded: Mapping[str, RunFolder], encoder: FittedEncoder | None = None
+) -> None:
     """Write the first files of a new run folder: what is known before the training."""
     folder.write_json("ingest.json", dataset.ingest)
     if dataset.paths is not None:
@@ -97,6 +114,8 @@ def fill(folder: RunFolder, dataset: Dataset, embedded: Mapping[str, RunFolder])
         folder.save_truth(dataset.labels, dataset.label_names)
     for name, run in embedded.items():
         embed(folder, run, name)
+    if encoder is not None:
+        folder.write_state(ENCODER_FILE, encoder.state)
 
 
 def launch(request: Request) -> Launched:
@@ -106,18 +125,30 @@ def launch(request: Request) -> Launched:
     if "n_clusters" in settings:
         raise InvalidInput("--set n_clusters says twice how many clusters to find. Expected it once. Use --clusters.")
     device = choose_device(request.device)
-    encoder_run, layer = find_encoder(request.encoder)
+    opened = _open_encoder(request, kind, device)
     settle_for = partial(settle, kind, request.clusters, settings, recipe=request.recipe, device=device)
-    settle_for(shape=(1, 1, 1))  # anything that can be refused before minutes of decoding is refused first
+    # Anything that can be refused before minutes of decoding is refused first.
+    settle_for(shape=(1, 1, 1), on_encoder=opened is not None)
     if request.out is not None and distributed.is_main():
         RunFolder.refuse_occupied(request.out)
     is_in_memory = isinstance(request.source, Dataset)
-    dataset = request.source if isinstance(request.source, Dataset) else request.source.read()
-    settled = settle_for(shape=dataset.images.shape)
+    if isinstance(request.source, Dataset):
+        source, dataset = request.source.ingest, request.source
+    else:
+        reading = request.source if opened is None else replace(request.source, side=opened.side)
+        source, dataset = reading.to_json(), reading.read()
+    settled = settle_for(shape=dataset.images.shape, on_encoder=opened is not None)
     if request.start_from is not None:
         refuse_other_images(request.start_from, dataset)
         kind = going_on(kind, request.start_from, device)
     assert isinstance(kind, Method), "a stage is one, given a run"
+    encoder, encoded, told = None, None, {}
+    if request.start_from is not None and has_encoder(request.start_from):
+        encoder, encoded = _encoded_like(request.start_from, kind, dataset, device, is_cached=request.cache)
+        told = {"encoder": request.start_from.config.get("encoder")}
+    elif opened is not None:
+        encoder, encoded = _encoded(opened, kind, dataset, settled.encode, device, is_cached=request.cache)
+        told = {"encoder": describe(opened, encoder, "asked for")}
     fit = FitRun(
         images=dataset.images,
         method=kind,
@@ -127,22 +158,77 @@ def launch(request: Request) -> Launched:
         seed=request.seed,
         truth=dataset.labels,
         names=dataset.names,
-        featuriser=None if encoder_run is None else load_featuriser(encoder_run, device, layer),
+        encoded=encoded,
     )
     fit.check()
-    source = dataset.ingest if isinstance(request.source, Dataset) else request.source.to_json()
-    described = run_config(fit, settled.choice, dataset.spec, fingerprint=dataset.fingerprint, source=source)
+    described = run_config(fit, settled.choice, dataset.spec, fingerprint=dataset.fingerprint, source=source) | told
     embedded = {}
-    if encoder_run is not None:
-        described |= {FEATURES_FROM: str(encoder_run.path), "features_layer": layer}
-        embedded[FEATURES_FROM] = encoder_run
+    if opened is not None and opened.run is not None:
+        described |= {FEATURES_FROM: str(opened.run.path)}
+        embedded[FEATURES_FROM] = opened.run
     if request.start_from is not None:
         described |= {STARTED_FROM: str(request.start_from.path), "refines": request.start_from.field("method", str)}
         embedded[STARTED_FROM] = request.start_from
-    launched = Launched(fit, dataset, described, notes, embedded)
+    launched = Launched(fit, dataset, described, notes, embedded, encoder)
     if not is_in_memory:
         fit.folder = _opened_by_all(lambda: _create(launched, request.out or free_name(request)))
     return launched
+
+
+def _open_encoder(request: Request, kind: Method | Stage, device: torch.device) -> Opened | None:
+    """Open the encoder asked for, and refuse what the method cannot learn on; a stage has that of its run."""
+    if request.encoder == NO_ENCODER:
+        return None
+    if request.start_from is not None:
+        raise InvalidInput(
+            "--encoder cannot be used with a run to go on from, which has its own. Expected one of both. "
+            "Leave --encoder out."
+        )
+    assert isinstance(kind, Method), "a stage has a run to go on from"
+    if kind.learns_on is None:
+        raise InvalidInput(
+            f"{kind.name} learns from pixels alone, so --encoder cannot be used with it. Expected a method that takes "
+            "features. Choose for example --method ac-gdl, or --encoder none."
+        )
+    opened = open_encoder(request.encoder, device)
+    if kind.needs_views and not opened.has_views:
+        raise InvalidInput(
+            f"{kind.name} learns from augmented pictures, which a table of features does not have. Expected a network "
+            "as encoder. Choose for example --method ac-gdl, kmeans or jule for this table."
+        )
+    return opened
+
+
+def _encoded(
+    opened: Opened, kind: Method, dataset: Dataset, config: EncodeConfig, device: torch.device, *, is_cached: bool
+) -> tuple[FittedEncoder, Encoded]:
+    on = kind.learns_on
+    assert on is not None, "refused before"
+    return fit_encoder(
+        opened.parts,
+        Pictures(dataset.images, dataset.names, dataset.fingerprint),
+        config,
+        on=on,
+        with_views=_learns_from_views(kind) and opened.has_views,
+        device=device,
+        folder=cache_folder() if is_cached else None,
+    )
+
+
+def _learns_from_views(kind: Method) -> bool:
+    """Classical methods see features once; the others train a head on them."""
+    return kind.train_on_features is None
+
+
+def _encoded_like(
+    earlier: RunFolder, kind: Method, dataset: Dataset, device: torch.device, *, is_cached: bool
+) -> tuple[FittedEncoder, Encoded]:
+    """Encode images with the encoder of a run, for a run that goes on from it or for its own going on."""
+    fitted = stored_encoder(earlier, device)
+    pictures = Pictures(dataset.images, dataset.names, dataset.fingerprint)
+    has_views = not any(isinstance(part.source, VectorTable) for part in fitted.parts)
+    with_views = _learns_from_views(kind) and has_views
+    return fitted, fitted.encode(pictures, folder=cache_folder() if is_cached else None, with_views=with_views)
 
 
 def _settings_of(
@@ -168,7 +254,7 @@ def _kind_of(request: Request) -> Method | Stage:
 
 def _create(launched: Launched, path: Path) -> RunFolder:
     with RunFolder.creating(path, launched.described) as folder:
-        fill(folder, launched.dataset, launched.embedded)
+        fill(folder, launched.dataset, launched.embedded, launched.encoder)
     return folder
 
 
@@ -181,7 +267,7 @@ def _opened_by_all(create: Callable[[], RunFolder]) -> RunFolder:
     return RunFolder.open(Path(distributed.agree(None)))
 
 
-def resume(path: Path, *, source: str | None = None, device: str | None = None) -> Launched:
+def resume(path: Path, *, source: str | None = None, device: str | None = None, cache: bool = True) -> Launched:
     """Open an unfinished run and read its source again; other pixels than before are refused."""
     folder = RunFolder.open(path)
     folder.refuse_finished()
@@ -194,7 +280,7 @@ def resume(path: Path, *, source: str | None = None, device: str | None = None) 
     kind = kind_of(folder)
     config, improve = stored_settings(kind, folder)
     torch_device = choose_device(device or folder.field("device", str))
-    featuriser = None
+    notes = take_threads_of(folder)  # before anything is computed: also how an encoder rounds
     if (folder.path / STARTED_FROM).is_dir():
         kind = going_on(kind, RunFolder.open(folder.path / STARTED_FROM), torch_device)
     if isinstance(kind, Stage):
@@ -202,9 +288,9 @@ def resume(path: Path, *, source: str | None = None, device: str | None = None) 
             f"the run {path} went on from another one, whose folder {STARTED_FROM} is missing. Expected it there. "
             "Restore it, or start again with selfsort refine."
         )
-    if (folder.path / FEATURES_FROM).is_dir():
-        inner = RunFolder.open(folder.path / FEATURES_FROM)
-        featuriser = load_featuriser(inner, torch_device, str(folder.config.get("features_layer", "top")))
+    encoder, encoded = None, None
+    if has_encoder(folder):
+        encoder, encoded = _encoded_like(folder, kind, dataset, torch_device, is_cached=cache)
     fit = FitRun(
         images=dataset.images,
         method=kind,
@@ -215,9 +301,9 @@ def resume(path: Path, *, source: str | None = None, device: str | None = None) 
         truth=folder.truth(),
         names=dataset.names,
         folder=folder,
-        featuriser=featuriser,
+        encoded=encoded,
     )
-    return Launched(fit, dataset, folder.config, take_threads_of(folder))
+    return Launched(fit, dataset, folder.config, notes, encoder=encoder)
 
 
 def take_threads_of(folder: RunFolder) -> tuple[str, ...]:
@@ -345,19 +431,6 @@ def parse_memory(text: str | None) -> int | None:
     if match is None:
         raise invalid("--memory", "be a size such as 500M or 8G", repr(text), "Give for example --memory 8G.")
     return int(float(match[1]) * 1024 ** " KMGT".index(match[2].upper() or " "))
-
-
-def find_encoder(text: str) -> tuple[RunFolder | None, str]:
-    """Read --encoder: none, RUN or RUN:layer."""
-    if text == NO_ENCODER:
-        return None, "top"
-    path, layer = text, "top"
-    # The colon after the letter of a Windows drive has a path behind it, which is no layer.
-    if (match := re.fullmatch(r"(.*):([^/\\]*)", text, re.DOTALL)) and not Path(text).is_dir():
-        path, layer = match.groups()
-    folder = RunFolder.open(path)
-    folder.require_finished()  # an unfinished run has no network to give
-    return folder, layer
 
 
 def free_name(request: Request) -> Path:

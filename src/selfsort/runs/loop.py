@@ -29,7 +29,7 @@ from selfsort.methods.registry import METHODS
 from selfsort.metrics.external import match_clusters, scores
 from selfsort.metrics.internal import collapse_warnings, size_report
 from selfsort.runs.folder import RunFolder, Thumbnails
-from selfsort.types import F32, I64, U8, Clustering, Images, Json, Method, Snapshot, State
+from selfsort.types import I64, U8, Clustering, Encoded, Images, Json, Method, Snapshot, State
 
 resource: ModuleType | None
 try:
@@ -67,8 +67,8 @@ class FitRun:
     folder: RunFolder | None = None
     improve: ImproveConfig = field(default_factory=ImproveConfig)
     """Several starts and regrouping, around the method."""
-    featuriser: Callable[[Images], F32] | None = None
-    """Another run's network, whose features are clustered in place of pixels."""
+    encoded: Encoded | None = None
+    """What an encoder made of the images: learned from in place of pixels."""
     max_seconds: float | None = None
     save_interval: float = 2.0
     """Seconds between resume states; a kill loses at most this much work."""
@@ -130,11 +130,6 @@ class FitRun:
                 self.config.n_clusters,
                 "Lower n_clusters or add images.",
             )
-        if self.featuriser is not None and self.method.train_on_features is None:
-            raise InvalidInput(
-                f"{self.method.name} learns its own features, so --encoder cannot be used with it. "
-                "Expected a classical method. Choose for example --method ac-gdl or kmeans."
-            )
         check_improvable(self.method, self.improve)
         if distributed.world_size() > 1 and not self.method.is_shareable:
             raise InvalidInput(
@@ -179,18 +174,18 @@ class FitRun:
         yield from snapshots
 
     def _snapshots(self, resume: State | None) -> Iterator[Snapshot]:
-        if self.featuriser is None or self.method.train_on_features is None:
+        if self.encoded is None or self.method.train_on_features is None:
             return train_improved(
                 self.method,
-                self.images,
+                self.images if self.encoded is None else self.encoded,
                 self.config,
                 self.improve,
                 device=self.device,
                 seed=self.seed,
                 resume=resume,
             )
-        features = self.featuriser(self.images)
-        return self.method.train_on_features(features, self.config, device=self.device, seed=self.seed, resume=resume)
+        train = self.method.train_on_features
+        return train(self.encoded.features, self.config, device=self.device, seed=self.seed, resume=resume)
 
     def _event(self, snapshot: Snapshot, elapsed: float) -> Json:
         n_current = int(snapshot.labels.max()) + 1

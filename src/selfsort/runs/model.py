@@ -4,50 +4,40 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import cast
 
-import numpy as np
 import torch
 
-from selfsort.data import ImageSpec, conform
 from selfsort.errors import InvalidInput, MissingData
 from selfsort.improve.stages import STAGES
 from selfsort.learning.checkpoint import weights_within
 from selfsort.methods.registry import METHODS, find_method
+from selfsort.runs.encoder import (
+    ENCODER_FILE,
+    FEATURES_FROM,
+    EncodedModel,
+    apply_in_chunks,
+    has_encoder,
+    stored_encoder,
+)
 from selfsort.runs.folder import FORMAT, RunFolder
 from selfsort.runs.settings import stored_settings
-from selfsort.types import F32, Assignment, FeatureModel, FinishedRun, Images, Method, Model, Stage, State
+from selfsort.types import FinishedRun, Method, Model, Stage, State
 
-FEATURES_FROM, STARTED_FROM = "features_from", "started_from"
-"""Folders inside a run that hold the models of earlier ones."""
+__all__ = [
+    "STARTED_FROM",
+    "apply_in_chunks",
+    "embed",
+    "find_kind",
+    "going_on",
+    "kind_of",
+    "load_model",
+    "load_own_model",
+]
 
-
-@dataclass(frozen=True, eq=False)
-class Featuriser:
-    """Another run's network as a source of features; pictures are first brought to the size it was trained on."""
-
-    model: Model
-    spec: ImageSpec
-    layer: str = "top"
-
-    def __call__(self, images: Images) -> F32:
-        """Return the features of the chosen layer."""
-        return apply_in_chunks(self.model, conform(images, self.spec), layer=self.layer).features
-
-
-@dataclass(frozen=True, eq=False)
-class FeatureRunModel:
-    """A classical method fitted on another run's features: that run's network, then the method's own rule."""
-
-    featuriser: Callable[[Images], F32]
-    classic: FeatureModel
-
-    def apply(self, images: Images, layer: str = "top") -> Assignment:
-        """Features come from the other run, assignments from the classical model."""
-        features = self.featuriser(images)
-        return Assignment(features, self.classic.assign(features))
+STARTED_FROM = "started_from"
+"""Folder inside a run that holds the model of the run it went on from."""
 
 
 def find_kind(name: str) -> Method | Stage:
@@ -81,7 +71,7 @@ def going_on(kind: Method | Stage, earlier: RunFolder, device: torch.device) -> 
     """Return a stage, or a method that can be continued, as it begins with what an earlier run has learned."""
     name = earlier.field("method", str)
     if isinstance(kind, Stage):
-        return kind.after(FinishedRun(name, load_model(earlier, device)))
+        return kind.after(FinishedRun(name, load_own_model(earlier, device)))
     if kind.train_from is None or name != kind.name:
         raise InvalidInput(
             f"{kind.name} cannot begin with a run of {name}. Expected a method that can be continued, and a run of "
@@ -90,23 +80,19 @@ def going_on(kind: Method | Stage, earlier: RunFolder, device: torch.device) -> 
     return replace(kind, train=partial(kind.train_from, earlier.read_state("model.safetensors")))
 
 
-def load_model(folder: RunFolder, device: torch.device) -> Model:
-    """Rebuild the fitted model of a finished run."""
+def load_model(folder: RunFolder, device: torch.device, encoder: str | None = None) -> Model:
+    """Rebuild the fitted model of a finished run; `encoder` says where its encoder is now."""
+    model = load_own_model(folder, device)
+    return EncodedModel(stored_encoder(folder, device, encoder), model) if has_encoder(folder) else model
+
+
+def load_own_model(folder: RunFolder, device: torch.device) -> Model:
+    """Rebuild what the method itself has learned, without the encoder in front of it."""
     kind = kind_of(folder)
     config, _ = stored_settings(kind, folder)
     if isinstance(kind, Stage):
         kind = going_on(kind, RunFolder.open(folder.path / STARTED_FROM), device)
-    model = _rebuilt(folder, lambda state: kind.restore(config, state, device=device))
-    if not (folder.path / FEATURES_FROM).is_dir():
-        return model
-    layer = str(folder.config.get("features_layer", "top"))
-    featuriser = load_featuriser(RunFolder.open(folder.path / FEATURES_FROM), device, layer)
-    return FeatureRunModel(featuriser, cast(FeatureModel, model))
-
-
-def load_featuriser(folder: RunFolder, device: torch.device, layer: str = "top") -> Featuriser:
-    """Rebuild a run's network as a source of features."""
-    return Featuriser(load_model(folder, device), ImageSpec.from_json(folder.config["image"]), layer)
+    return _rebuilt(folder, lambda state: kind.restore(config, state, device=device))
 
 
 def _rebuilt(folder: RunFolder, restore: Callable[[State], Model]) -> Model:
@@ -138,12 +124,6 @@ def embed(folder: RunFolder, source: RunFolder, name: str) -> None:
     # A second stage's model is whole; what it began with is not needed any more.
     described = {key: value for key, value in source.config.items() if key not in ("format", STARTED_FROM)}
     folder.write_state(f"{name}/model.safetensors", source.read_state("model.safetensors"))
+    if (source.path / ENCODER_FILE).exists():
+        folder.write_state(f"{name}/{ENCODER_FILE}", source.read_state(ENCODER_FILE))
     folder.write_json(f"{name}/config.json", {"format": FORMAT, **described})
-
-
-def apply_in_chunks(model: Model, images: Images, chunk: int = 4096, layer: str = "top") -> Assignment:
-    """Apply a model to any number of images with bounded memory."""
-    parts = [model.apply(images.subset(slice(i, i + chunk)), layer) for i in range(0, len(images), chunk)]
-    features: F32 = np.concatenate([part.features for part in parts])
-    soft: F32 = np.concatenate([part.soft for part in parts])
-    return Assignment(features, soft)

@@ -12,7 +12,7 @@ from typing import Any
 from selfsort.errors import InvalidInput
 from selfsort.types import Json
 
-IMPROVE = "improve."
+IMPROVE, ENCODE = "improve.", "encoder."
 """How settings begin that belong to no method."""
 
 _AROUND = {"starts": "improve.starts", "mend_every": "improve.regroup_every"}
@@ -107,16 +107,23 @@ def refuse_removed(method: str, settings: Mapping[str, Any]) -> None:
             )
 
 
-def split(settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Part a method's own settings from those that begin with `improve.`, whose names lose that."""
-    own = {name: value for name, value in settings.items() if not name.startswith(IMPROVE)}
-    around = {name.removeprefix(IMPROVE): value for name, value in settings.items() if name not in own}
-    return own, around
+def split(settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+    """Part a method's own settings from those that begin with `improve.` or `encoder.`, whose names lose that.
+
+    >>> split({"epochs": 3, "improve.starts": 4, "encoder.views": 2})
+    ({'epochs': 3}, {'starts': 4}, {'views': 2})
+    """
+    own = {name: value for name, value in settings.items() if not name.startswith((IMPROVE, ENCODE))}
+    around, before = (
+        {name.removeprefix(prefix): value for name, value in settings.items() if name.startswith(prefix)}
+        for prefix in (IMPROVE, ENCODE)
+    )
+    return own, around, before
 
 
 def update_config(config: Json) -> Json:
     """Return what config.json would say if it were written today."""
-    own, around = split(today(config["method"], config["settings"]))
+    own, around, _ = split(today(config["method"], config["settings"]))
     own |= {name: BOOLEANS.get(str(own[name]), own[name]) for name in ("centre", "flip") if name in own}
     stored = config.get("improve", {})
     improve = {**around, **stored} if isinstance(stored, dict) else stored
@@ -127,7 +134,13 @@ def all_settings(config: Json) -> dict[str, Any]:
     """Return the settings of a run under the names that `--set` knows."""
     improve = config.get("improve")
     around = improve if isinstance(improve, dict) else {}
-    return {**config["settings"], **{f"{IMPROVE}{name}": value for name, value in around.items()}}
+    encoder = config.get("encoder")
+    before = encoder.get("settings", {}) if isinstance(encoder, dict) else {}
+    return {
+        **config["settings"],
+        **{f"{IMPROVE}{name}": value for name, value in around.items()},
+        **{f"{ENCODE}{name}": value for name, value in before.items()},
+    }
 
 
 def _means(value: object, meant: Any) -> bool:

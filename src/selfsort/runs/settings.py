@@ -9,10 +9,12 @@ from typing import Any
 import torch
 
 from selfsort.config import Config, parse_settings
+from selfsort.encoders.options import EncodeConfig
+from selfsort.errors import InvalidInput
 from selfsort.improve.around import ImproveConfig, check_improvable
 from selfsort.methods.recipes import Choice, choose_recipe
 from selfsort.runs.folder import RunFolder
-from selfsort.runs.renamed import IMPROVE, refuse_removed, renamings, split, today
+from selfsort.runs.renamed import ENCODE, IMPROVE, refuse_removed, renamings, split, today
 from selfsort.types import Method, Stage
 
 
@@ -22,23 +24,25 @@ class Settled:
 
     config: Config
     improve: ImproveConfig
+    encode: EncodeConfig
     choice: Choice
 
 
 def read_words(kind: Method | Stage, words: Iterable[str]) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Turn `--set key=value` words into typed values, and say which of them have another name today.
 
-    Names that begin with `improve.` are no method's own.
+    Names that begin with `improve.` or `encoder.` are no method's own.
     """
     pairs = [word.partition("=") for word in words]
     given = {name: text for name, sign, text in pairs if sign}
     renamed = today(kind.name, given)
     refuse_removed(kind.name, renamed)
-    own, around = split(renamed)
+    own, around, before = split(renamed)
     bare = [name for name, sign, _ in pairs if not sign]
     values = parse_settings(kind.config, [*bare, *(f"{name}={text}" for name, text in own.items())])
-    for name, value in parse_settings(ImproveConfig, [f"{name}={text}" for name, text in around.items()]).items():
-        values[IMPROVE + name] = value
+    for prefix, config, texts in ((IMPROVE, ImproveConfig, around), (ENCODE, EncodeConfig, before)):
+        for name, value in parse_settings(config, [f"{name}={text}" for name, text in texts.items()]).items():
+            values[prefix + name] = value
     return values, renamings(kind.name, given)
 
 
@@ -50,15 +54,20 @@ def settle(
     recipe: str = "auto",
     shape: tuple[int, int, int],
     device: torch.device,
+    on_encoder: bool = False,
 ) -> Settled:
     """Combine defaults, recipe and the user's settings, in rising priority."""
-    choice = choose_recipe(kind.name, recipe, shape, device.type != "cpu")
+    choice = choose_recipe(kind.name, recipe, shape, device.type != "cpu", on_encoder=on_encoder)
     given = today(kind.name, settings)
     refuse_removed(kind.name, given)
-    own, around = split({**choice.recipe.settings, **given, "n_clusters": n_clusters})
+    own, around, before = split({**choice.recipe.settings, **given, "n_clusters": n_clusters})
     config, improve = kind.config.from_json(own), ImproveConfig.from_json(around)
+    if before and not on_encoder:
+        raise InvalidInput(
+            f"encoder.{next(iter(before))} needs an encoder. Expected one. Add --encoder, or leave the setting out."
+        )
     check_improvable(kind, improve)
-    return Settled(config, improve, choice)
+    return Settled(config, improve, EncodeConfig.from_json(before), choice)
 
 
 def stored_settings(kind: Method | Stage, folder: RunFolder) -> tuple[Config, ImproveConfig]:

@@ -1,0 +1,235 @@
+"""Images through an encoder: plain, mirrored, augmented; each in blocks, each kept.
+
+Shape letters: B batch, C, H, W image, D features, V views, h x w positions of a feature map.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from hashlib import sha256
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from selfsort import distributed
+from selfsort.augment.policy import ColourJitter, Flip, Policy, ResizedCrop, augment
+from selfsort.encoders.cache import Rows, Wanted, computed_rows
+from selfsort.encoders.options import EncodeConfig
+from selfsort.errors import InvalidInput
+from selfsort.learning.batches import PixelTensor
+from selfsort.learning.seeds import torch_generator
+from selfsort.types import Encoder, Images, Json, NetworkEncoder
+
+BATCH, BLOCK = 32, 128
+"""Images per call of an encoder, and per block that is written. Predicting training images repeats both."""
+
+_LUMA = (0.299, 0.587, 0.114)
+
+Compute = Callable[[Tensor], Tensor]
+
+
+def fitted_batch(x_BCHW: Tensor, shape: tuple[int, int, int]) -> Tensor:
+    """Bring images to the height, width and channels of an encoder: scaled to cover them, the surplus cut evenly."""
+    height, width, channels = shape
+    if channels == 3 and x_BCHW.shape[1] == 1:
+        x_BCHW = x_BCHW.expand(-1, 3, -1, -1)
+    elif channels == 1 and x_BCHW.shape[1] == 3:
+        x_BCHW = (x_BCHW * x_BCHW.new_tensor(_LUMA)[:, None, None]).sum(dim=1, keepdim=True)
+    if x_BCHW.shape[2:] == (height, width):
+        return x_BCHW
+    scale = max(height / x_BCHW.shape[2], width / x_BCHW.shape[3])
+    size = [max(side, round(scale * old)) for side, old in zip((height, width), x_BCHW.shape[2:], strict=True)]
+    x_BCHW = F.interpolate(x_BCHW, size=size, mode="bilinear", align_corners=False, antialias=scale < 1)
+    top, left = (size[0] - height) // 2, (size[1] - width) // 2
+    return x_BCHW[:, :, top : top + height, left : left + width]
+
+
+def view_policy(encoder: Encoder, config: EncodeConfig) -> Policy:
+    """How views differ from their image: part of it, mirrored, in other light."""
+    height, width, _ = encoder.shape
+    return (
+        ResizedCrop(size=min(height, width), scale=(config.crop_min, 1.0)),
+        Flip(),
+        ColourJitter(brightness=0.4, contrast=0.4, saturation=0.4, hue=0.05, p=0.8),
+    )
+
+
+def plain_features(
+    encoder: Encoder, images: Images, fingerprint: str, *, is_mirrored: bool, folder: Path | None, device: torch.device
+) -> Rows:
+    """Return features (N, D) of images as they are, or of the mean of each and its mirror image."""
+
+    def compute(x_BCHW: Tensor) -> Tensor:
+        x_BCHW = fitted_batch(x_BCHW, encoder.shape)
+        found = encoder.features(x_BCHW)
+        return (found + encoder.features(x_BCHW.flip(3))) / 2 if is_mirrored else found
+
+    depends_on = _dependence(encoder, fingerprint) | {"mirror": is_mirrored}
+    wanted = Wanted(len(images), (encoder.dim,), "<f4", depends_on)
+    return computed_rows(
+        wanted, _by_blocks(encoder, images, compute, device), folder=folder, block=BLOCK, what=_doing(encoder)
+    )
+
+
+def view_features(
+    encoder: Encoder,
+    images: Images,
+    fingerprint: str,
+    config: EncodeConfig,
+    *,
+    folder: Path | None,
+    device: torch.device,
+) -> Rows:
+    """Return features (N, V, D) of augmented copies, in half precision.
+
+    The views do not depend on the seed of a run: another seed finds them in the cache.
+    """
+    policy = view_policy(encoder, config)
+    wanted = Wanted(
+        len(images), (config.views, encoder.dim), "<f2", _dependence(encoder, fingerprint) | {"views": _told(policy)}
+    )
+    compute = _of_views(encoder, images, policy, config.views, encoder.features, device)
+    what = f"{_doing(encoder)}, {config.views} views"
+    return computed_rows(wanted, compute, folder=folder, block=BLOCK, what=what)
+
+
+def feature_maps(
+    encoder: Encoder,
+    images: Images,
+    fingerprint: str,
+    config: EncodeConfig,
+    reduce: tuple[Tensor, Tensor],
+    *,
+    folder: Path | None,
+    device: torch.device,
+    with_views: bool = True,
+) -> tuple[Rows, Rows | None]:
+    """Return feature maps (N, C, h, w) of images and (N, V, C, h, w) of views, their channels reduced."""
+    maps = maps_of(encoder)
+    mean_D, basis_DC = (part.to(device) for part in reduce)
+
+    def reduced(x_BCHW: Tensor) -> Tensor:
+        return torch.einsum("bdhw,dc->bchw", maps(x_BCHW) - mean_D[:, None, None], basis_DC)
+
+    def compute(x_BCHW: Tensor) -> Tensor:
+        return reduced(fitted_batch(x_BCHW, encoder.shape))
+
+    with torch.inference_mode():
+        first = compute(PixelTensor(images.subset(slice(0, 1)), device).floats(torch.arange(1)))
+    row, basis = tuple(first.shape[1:]), basis_DC.cpu().numpy().tobytes() + mean_D.cpu().numpy().tobytes()
+    depends_on = _dependence(encoder, fingerprint) | {"maps": _digest(basis)}
+    plain = computed_rows(
+        Wanted(len(images), row, "<f4", depends_on),
+        _by_blocks(encoder, images, compute, device),
+        folder=folder,
+        block=BLOCK,
+        what=_doing(encoder),
+    )
+    if not with_views:
+        return plain, None
+    policy = view_policy(encoder, config)
+    wanted = Wanted(len(images), (config.views, *row), "<f2", depends_on | {"views": _told(policy)})
+    views = _of_views(encoder, images, policy, config.views, reduced, device)
+    return plain, computed_rows(wanted, views, folder=folder, block=BLOCK, what=_doing(encoder))
+
+
+def map_basis(encoder: Encoder, images: Images, n_channels: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Return the mean and the first principal directions of an encoder's feature maps, from a sample of images."""
+    maps = maps_of(encoder)
+    rows = torch.linspace(0, len(images) - 1, min(len(images), 256)).long()
+    pixels, found = PixelTensor(images, device), []
+    with torch.inference_mode():
+        for idx in torch.split(rows, BATCH):
+            maps_BDhw = maps(fitted_batch(pixels.floats(idx), encoder.shape))
+            found.append(maps_BDhw.permute(0, 2, 3, 1).flatten(0, 2).double())
+    points_PD = torch.cat(found)
+    mean_D = points_PD.mean(dim=0)
+    centred_PD = points_PD - mean_D
+    values, vectors = torch.linalg.eigh(centred_PD.T @ centred_PD / len(points_PD))
+    n_channels = min(n_channels, vectors.shape[1])
+    basis_DC = vectors.flip(1)[:, :n_channels]
+    # The sign of a direction is chance; fix it.
+    basis_DC = basis_DC * basis_DC.gather(0, basis_DC.abs().argmax(dim=0, keepdim=True)).sign()
+    scale = values.flip(0)[:n_channels].sum().clamp(min=1e-12).sqrt()
+    return mean_D.float(), (basis_DC / scale).float()
+
+
+def maps_of(encoder: Encoder) -> Compute:
+    """Return the function from images to the last feature map of an encoder."""
+    if isinstance(encoder, NetworkEncoder):
+        network = encoder.network().eval()
+        if (found := getattr(network, "maps", None)) is not None:
+            compute: Compute = found
+            return compute
+    raise InvalidInput(
+        f"{encoder.name} gives no feature maps, which gatcluster places its attention on. Expected an encoder such as "
+        "efficientnet-lite0. Choose one, or another method."
+    )
+
+
+def _dependence(encoder: Encoder, fingerprint: str) -> Json:
+    return {
+        "encoder": encoder.name,
+        "digest": encoder.digest,
+        "engine": encoder.engine,
+        "pictures": fingerprint,
+        "size": list(encoder.shape),
+    }
+
+
+def _doing(encoder: Encoder) -> str:
+    return f"encoding with {encoder.name}"
+
+
+def _told(policy: Policy) -> list[str]:
+    return [repr(step) for step in policy]
+
+
+def _digest(content: bytes) -> str:
+    return sha256(content).hexdigest()
+
+
+def _by_blocks(encoder: Encoder, images: Images, compute: Compute, device: torch.device) -> Callable[[int, int], Rows]:
+    return _blocks(encoder, images, device, lambda pixels, idx: compute(pixels.floats(idx)))
+
+
+def _of_views(
+    encoder: Encoder, images: Images, policy: Policy, n_views: int, compute: Compute, device: torch.device
+) -> Callable[[int, int], Rows]:
+    def views(pixels: PixelTensor, idx: Tensor) -> Tensor:
+        # A stream for each batch, named by its first image: whoever goes on from here draws the same.
+        chance = torch_generator(0, f"encoder views {int(idx[0])}", device)
+        x_BCHW = pixels.floats(idx)
+        found = [compute(fitted_batch(augment(x_BCHW, policy, chance), encoder.shape)) for _ in range(n_views)]
+        return torch.stack(found, dim=1)
+
+    return _blocks(encoder, images, device, views)
+
+
+def _blocks(
+    encoder: Encoder,
+    images: Images,
+    device: torch.device,
+    compute: Callable[[PixelTensor, Tensor], Tensor],
+) -> Callable[[int, int], Rows]:
+    """Return what computes the rows between two places, in batches that several processes share."""
+    pixels = PixelTensor(images, device)
+
+    def block(first: int, last: int) -> Rows:
+        def batch(idx: Tensor) -> tuple[Tensor]:
+            with torch.inference_mode():
+                return (compute(pixels, idx + first).float(),)
+
+        chunks = torch.split(torch.arange(last - first), BATCH)
+        (rows,) = distributed.rows_in_shares(chunks, last - first, batch)
+        if not np.isfinite(rows).all():
+            raise InvalidInput(
+                f"{encoder.name} gave features that are no finite numbers, for images {first} to {last - 1}. "
+                "Expected finite ones. Check its weights, or choose another encoder."
+            )
+        return rows
+
+    return block

@@ -1,0 +1,27 @@
+"""Settings that go with any encoder, as `encoder.views` and so on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from selfsort.config import Settings, setting
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncodeConfig(Settings):
+    """How images become what a method sees; `auto` is yes for encoders that learned to see, no for runs and tables."""
+
+    mirror: Literal["auto"] | bool = setting("auto", "features are the mean of an image's and of its mirror image's")
+    centre: Literal["auto"] | bool = setting(
+        "auto", "subtract the mean of all images and scale each row of features to unit length"
+    )
+    views: int = setting(4, "augmented copies of each image, encoded once, that methods with a head learn from")
+    crop_min: float = setting(0.4, "smallest share of the image in a view")
+    map_channels: int = setting(96, "channels that feature maps are brought to by PCA, for gatcluster")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("views", "map_channels"):
+            self.require(name, getattr(self, name) >= 1, "be at least 1")
+        self.require("crop_min", 0 < self.crop_min <= 1, "be above 0 and at most 1")

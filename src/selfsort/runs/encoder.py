@@ -1,0 +1,305 @@
+"""The encoder of a run: from what the user says to something that encodes, and from a run folder back to it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from selfsort.data import ImageSpec, conform
+from selfsort.data.folder import expanded
+from selfsort.encoders.fitted import FittedEncoder, Part
+from selfsort.encoders.options import EncodeConfig
+from selfsort.encoders.pictures import Pictures
+from selfsort.encoders.registry import ENCODERS, open_named
+from selfsort.encoders.table import SUFFIXES, VectorTable, open_table
+from selfsort.errors import InvalidInput, invalid
+from selfsort.runs.folder import RunFolder
+from selfsort.types import F32, Assignment, Images, Json, Model, NetworkModel, State
+
+NO_ENCODER, AUTO_ENCODER = "none", "auto"
+"""Images are clustered from their pixels, as the papers have it; or the images decide."""
+
+ENCODER_FILE = "encoder.safetensors"
+"""In a run folder: the centres that its features were brought to."""
+
+FEATURES_FROM = "features_from"
+"""Folder inside a run that holds the run whose network is its encoder."""
+
+
+@dataclass(frozen=True, eq=False)
+class RunEncoder:
+    """Another run's network as an encoder; pictures are first brought to the size it was trained on."""
+
+    model: Model
+    spec: ImageSpec
+    name: str
+    weights: str
+    """SHA-256 of its model file."""
+    layer: str = "top"
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Height, width and channels of the images it was trained on."""
+        return self.spec.shape
+
+    @property
+    def engine(self) -> str:
+        """What computes it."""
+        return f"torch {torch.__version__}"
+
+    @property
+    def digest(self) -> str:
+        """Of the model and the layer."""
+        return sha256(f"{self.weights} {self.layer}".encode()).hexdigest()
+
+    @cached_property
+    def dim(self) -> int:
+        """How many features the layer has."""
+        return int(self.rows_for(Pictures(Images(np.zeros((2, *self.shape), np.uint8)), (), None)).shape[1])
+
+    def rows_for(self, pictures: Pictures) -> F32:
+        """Return the features of the chosen layer."""
+        return apply_in_chunks(self.model, conform(pictures.images, self.spec), layer=self.layer).features
+
+    def features(self, x_BCHW: Tensor) -> Tensor:
+        """Return the features of images in [0, 1], which it sees as bytes, as it saw those it was trained on."""
+        pixels = x_BCHW.mul(255).round().byte().permute(0, 2, 3, 1).cpu().numpy()
+        return torch.from_numpy(self.model.apply(Images(pixels), self.layer).features).to(x_BCHW.device)
+
+
+@dataclass(frozen=True, eq=False)
+class EncodedModel:
+    """A method fitted on the features of an encoder: the encoder, then the method's own model."""
+
+    encoder: FittedEncoder
+    inner: Model
+
+    def apply(self, images: Images, layer: str = "top") -> Assignment:
+        """Encode, then ask the method's model."""
+        return apply_in_chunks(self, images, layer=layer)
+
+
+def apply_in_chunks(
+    model: Model,
+    images: Images,
+    chunk: int = 4096,
+    layer: str = "top",
+    names: tuple[str, ...] = (),
+) -> Assignment:
+    """Apply a model to any number of images with bounded memory; a table of features knows them by their names."""
+    inputs: Any = images
+    if isinstance(model, EncodedModel):
+        inputs, model = model.encoder.encode(Pictures(images, names, None)), model.inner
+    parts = [model.apply(inputs.subset(slice(i, i + chunk)), layer) for i in range(0, len(images), chunk)]
+    features: F32 = np.concatenate([part.features for part in parts])
+    soft: F32 = np.concatenate([part.soft for part in parts])
+    return Assignment(features, soft)
+
+
+@dataclass(frozen=True, eq=False)
+class Opened:
+    """An encoder as the user named it."""
+
+    given: str
+    parts: tuple[Part, ...]
+    places: tuple[Json, ...]
+    """Where each part is found again: its kind, and the name or path."""
+    run: RunFolder | None = None
+    """The run among the parts, to be copied into the new one."""
+
+    @property
+    def side(self) -> int | None:
+        """The shorter side of the images it wants; None if it does not say."""
+        sides = [min(part.source.shape[:2]) for part in self.parts if not isinstance(part.source, VectorTable)]
+        return max(sides, default=None) if self.run is None else None
+
+    @property
+    def has_views(self) -> bool:
+        """Whether augmented copies of images can be encoded."""
+        return not any(isinstance(part.source, VectorTable) for part in self.parts)
+
+
+def open_encoder(text: str, device: torch.device) -> Opened:
+    """Read --encoder: names, files, folders or a run, joined by + where there are several."""
+    words = [text] if _exists(text) or _is_run_with_layer(text) else text.split("+")
+    opened = [_open_one(word, device) for word in words]
+    runs = [run for _, _, run in opened if run is not None]
+    if len(runs) > 1:
+        raise invalid("--encoder", "name at most one run", repr(text), "Leave the others out.")
+    return Opened(text, tuple(part for part, _, _ in opened), tuple(place for _, place, _ in opened), *runs)
+
+
+def _open_one(text: str, device: torch.device, engine: str | None = None) -> tuple[Part, Json, RunFolder | None]:
+    if text in ENCODERS:
+        return Part(open_named(text, device, engine), is_general=True), {"kind": "name", "at": text}, None
+    if text.startswith("hf:"):
+        return _huggingface(text.removeprefix("hf:"), device), {"kind": "hf", "at": text.removeprefix("hf:")}, None
+    path, output = _with_suffix(text, ":")
+    if path.suffix.lower() == ".onnx":
+        return _onnx(path, output, device), {"kind": "onnx", "at": str(path.absolute()), "output": output}, None
+    path = expanded(text)
+    if path.suffix.lower() in SUFFIXES:
+        return Part(open_table(path), is_general=False), {"kind": "table", "at": str(path.absolute())}, None
+    if _is_model_folder(path):
+        return _huggingface(str(path), device), {"kind": "hf", "at": str(path.absolute())}, None
+    if not path.exists() and not _is_run_with_layer(text) and not re.search(r"[/\\]", text):
+        known = ", ".join(["auto", "none", *ENCODERS])
+        raise invalid(
+            "--encoder",
+            f"be one of {known}, an .onnx file, a model folder, hf:NAME, a run, or a table of features",
+            repr(text),
+            "See selfsort encoders.",
+        )
+    folder, layer = find_run(text)
+    part = Part(load_run_encoder(folder, device, layer), is_general=False)
+    return part, {"kind": "run", "at": str(folder.path), "layer": layer}, folder
+
+
+def _onnx(path: Path, output: str | None, device: torch.device) -> Part:
+    from selfsort.encoders.onnx import open_onnx
+
+    return Part(open_onnx(path, output=output, device=device), is_general=True)
+
+
+def _huggingface(name: str, device: torch.device) -> Part:
+    from selfsort.encoders.huggingface import open_huggingface
+
+    return Part(open_huggingface(name, device), is_general=True)
+
+
+def _with_suffix(text: str, sign: str) -> tuple[Path, str | None]:
+    """Part model.onnx:output; the colon after the letter of a Windows drive has a path behind it."""
+    if (match := re.fullmatch(rf"(.*){sign}([^/\\]*)", text, re.DOTALL)) and not Path(text).exists():
+        return expanded(match[1]), match[2]
+    return expanded(text), None
+
+
+def _exists(text: str) -> bool:
+    try:
+        return expanded(text).exists()
+    except (OSError, ValueError):
+        return False
+
+
+def _is_run_with_layer(text: str) -> bool:
+    match = re.fullmatch(r"(.*):([^/\\]*)", text, re.DOTALL)
+    return match is not None and _exists(match[1])
+
+
+def _is_model_folder(path: Path) -> bool:
+    """Whether a folder is a model as Hugging Face's libraries write it: its config.json names a kind of model."""
+    try:
+        found = json.loads((path / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError, UnicodeDecodeError):
+        return False
+    return isinstance(found, dict) and "model_type" in found
+
+
+def find_run(text: str) -> tuple[RunFolder, str]:
+    """Read RUN or RUN:layer."""
+    path, layer = text, "top"
+    if (match := re.fullmatch(r"(.*):([^/\\]*)", text, re.DOTALL)) and not Path(text).is_dir():
+        path, layer = match.groups()
+    folder = RunFolder.open(path)
+    folder.require_finished()  # an unfinished run has no network to give
+    return folder, layer
+
+
+def load_run_encoder(folder: RunFolder, device: torch.device, layer: str = "top") -> RunEncoder:
+    """Rebuild a run's network as an encoder."""
+    from selfsort.runs.model import load_model
+
+    spec = ImageSpec.from_json(folder.field("image", dict))
+    weights = sha256((folder.path / "model.safetensors").read_bytes()).hexdigest()
+    return RunEncoder(load_model(folder, device), spec, folder.path.name, weights, layer)
+
+
+def describe(opened: Opened, fitted: FittedEncoder, reason: str) -> Json:
+    """Return what config.json says of a run's encoder."""
+    return {
+        "given": opened.given,
+        "reason": reason,
+        "on": fitted.on,
+        "settings": fitted.config.to_json(),
+        "parts": [part.to_json() | place for part, place in zip(opened.parts, opened.places, strict=True)],
+    }
+
+
+def has_encoder(folder: RunFolder) -> bool:
+    """Whether a run was made from features."""
+    return "encoder" in folder.config or (folder.path / FEATURES_FROM).is_dir()
+
+
+def stored_encoder(folder: RunFolder, device: torch.device, elsewhere: str | None = None) -> FittedEncoder:
+    """Rebuild the encoder of a run; another one than it was made with is refused.
+
+    `elsewhere` is where the user says it is now: a file that was moved, or the table of other pictures.
+    """
+    if "encoder" not in folder.config:  # runs of before: another run's features as they are
+        layer = str(folder.config.get("features_layer", "top"))
+        part = Part(load_run_encoder(RunFolder.open(folder.path / FEATURES_FROM), device, layer), is_general=False)
+        return FittedEncoder((part,), EncodeConfig(), "features", State(), device)
+    told = folder.field("encoder", dict)
+    described = told.get("parts")
+    if not isinstance(described, list) or not described or told.get("on") not in ("features", "maps"):
+        raise _damaged(folder)
+    named: Sequence[str | None] = [None] * len(described)
+    if elsewhere is not None:
+        named = elsewhere.split("+") if len(described) > 1 else [elsewhere]
+        if len(named) != len(described):
+            raise invalid("--encoder", f"name {len(described)} encoders, joined by +", repr(elsewhere), "Name all.")
+    parts = tuple(_stored_part(folder, part, device, at) for part, at in zip(described, named, strict=True))
+    config = EncodeConfig.from_json(told.get("settings", {}))
+    return FittedEncoder(parts, config, told["on"], folder.read_state(ENCODER_FILE), device)
+
+
+def _stored_part(folder: RunFolder, described: Any, device: torch.device, elsewhere: str | None) -> Part:
+    if not isinstance(described, dict) or not isinstance(described.get("at"), str):
+        raise _damaged(folder)
+    kind, at, engine = described.get("kind"), described["at"], described.get("engine")
+    if elsewhere is not None:
+        part, _, _ = _open_one(elsewhere, device, engine)
+    elif kind == "run":
+        inner = RunFolder.open(folder.path / FEATURES_FROM)
+        part = Part(load_run_encoder(inner, device, str(described.get("layer", "top"))), is_general=False)
+        return part  # inside the run itself, so there is no other
+    elif kind == "name":
+        part = Part(open_named(at, device, engine if isinstance(engine, str) else None), is_general=True)
+    elif kind == "onnx":
+        output = described.get("output")
+        part = _onnx(Path(at), output if isinstance(output, str) else None, device)
+    elif kind == "hf":
+        part = _huggingface(at, device)
+    elif kind == "table":
+        part = Part(open_table(Path(at)), is_general=False)
+    else:
+        raise _damaged(folder)
+    if part.source.digest != described.get("digest"):
+        raise InvalidInput(
+            f"{part.source.name} is not the encoder that the run {folder.path} was made with "
+            f"({str(described.get('name'))[:80]}): their weights differ. Expected the same one. "
+            "Restore it, or say with --encoder where it is."
+        )
+    return part
+
+
+def _damaged(folder: RunFolder) -> InvalidInput:
+    return InvalidInput(
+        f"the run {folder.path} does not say which encoder it was made with. Expected what selfsort fit wrote. "
+        "config.json was changed or damaged: restore it, or run selfsort fit again."
+    )
+
+
+def is_one_network(model: Model) -> bool:
+    """Whether a model, its encoder included, can be written as one network."""
+    return isinstance(model.inner if isinstance(model, EncodedModel) else model, NetworkModel)
