@@ -352,7 +352,7 @@ def predict(
     folder = RunFolder.open(run)
     folder.require_finished()
     target = out or Path("labels.csv")
-    if target.resolve().parent == run.resolve():
+    if folder.holds(target):
         raise InvalidInput(f"{target} would replace a file of the run itself. Expected another place. Choose --out.")
     if out is None and target.exists():
         raise InvalidInput(f"{target} exists already. Expected it to be new. Name a file with --out; that is replaced.")
