@@ -3,7 +3,8 @@
 Whatever it is given, `selfsort` ends with 0 (done), 2 (wrong use or input) or 3 (interrupted), never with 1, a
 traceback, a signal, more than `SECONDS` or more than `MEMORY` bytes. Every case runs in a process of its own, forked
 from one that has imported everything: no case sees what another has left behind, and thousands of them fit into
-minutes. A case is named by a seed and a number:
+minutes. A case may read anything and writes into its own folder alone: what a command is told to write lies in there,
+and a process that reaches for anything else is ended first. A case is named by a seed and a number:
 
     python -m tests.attacks.fuzz --minutes 30            another seed each time
     python -m tests.attacks.fuzz --seed 5 --case 1234    one case again, with its traceback
@@ -26,7 +27,9 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from tests.attacks.hostile_runs import mutated_run
@@ -37,6 +40,8 @@ from tests.contract.tiny import TINY
 SECONDS = 20
 MEMORY = 1536 * 2**20
 ALLOWED_CODES = (0, 2, 3)
+OUTSIDE = 98
+"""The exit code of a command that was about to write outside of its folder."""
 
 FINISHED = ("kmeans", "sc-njw", "ac-gdl", "nmf-d", "dbc", "dac", "gatcluster", "secu", "jule", "refined", "on-features")
 INTERRUPTED = ("dbc", "dac", "gatcluster", "secu", "jule", "refined")
@@ -88,6 +93,8 @@ class Ended:
         """What must not happen, if it did."""
         if self.code in (-signal.SIGKILL, -signal.SIGXCPU):
             return f"no end after {SECONDS} s"
+        if self.code == OUTSIDE:
+            return "writing outside of its folder"
         if self.code not in ALLOWED_CODES:
             return f"exit code {self.code}"
         if "Traceback" in self.err:
@@ -209,27 +216,33 @@ def _on_odd_paths(rng: np.random.Generator, sound: Path, folder: Path) -> list[s
     closed.mkdir(mode=0)
     os.mkfifo(folder / "pipe")
     (folder / "empty").touch()
-    photos, run = str(sound / "photos"), str(sound / "runs" / "kmeans")
-    odd = (
-        *("~nosuchuser", "~nosuchuser/x", "~", "", ".", "..", "/dev/null", "/dev/full", "/dev/zero", "-"),
+    # Copies: what one case writes must not be there for the next.
+    photos = str(shutil.copytree(sound / "photos", folder / "photos"))
+    run = str(shutil.copytree(sound / "runs" / "kmeans", folder / "sound"))
+    inside = (
+        *("~nosuchuser", "~nosuchuser/x", "~", "", ".", "-"),
         *("x" * 300, "x/" * 3000, "caf\udce9", "\u202e", "a\nb", "\x1b[31m", "a:b", ":", "run:"),
         *(str(loop), str(loop / "x"), str(dangling), str(dangling / "x"), str(closed), str(closed / "x")),
-        *(
-            str(folder / "pipe"),
-            str(folder / "empty"),
-            str(folder / "empty" / "x"),
-            "/proc/self/mem",
-            "/proc/x",
-            photos,
-        ),
-        *(run, run + "/labels.csv", run + "/", "//etc//", "~/nowhere"),
+        *(str(folder / "empty"), str(folder / "empty" / "x"), photos),
+        *(run, run + "/labels.csv", run + "/", f"/{folder}//figures//", "~/nowhere"),
     )
-    path, other = _draw(rng, odd), _draw(rng, odd)
+    # Who writes to a pipe waits for a reader, as with any program.
+    elsewhere = (
+        str(folder / "pipe"),
+        "..",
+        "/dev/null",
+        "/dev/full",
+        "/dev/zero",
+        "/proc/self/mem",
+        "/proc/x",
+        "//etc//",
+    )
+    path, other, out = _draw(rng, inside + elsewhere), _draw(rng, inside + elsewhere), _draw(rng, inside)
     number = _draw(rng, ("0", "-1", "3", "1e3", "nan", "inf", "9" * 400, "99999999999", "", "x", "2:5", "auto"))
     fit = ["--method", "kmeans", "--clusters", "2"]
     choices: list[list[str]] = [
         ["fit", path, *fit],
-        ["fit", photos, *fit, "--out", path],
+        ["fit", photos, *fit, "--out", out],
         ["fit", photos, *fit, "--labels", path],
         ["fit", photos, *fit, "--encoder", path],
         ["fit", photos, *fit, "--start-from", path],
@@ -242,14 +255,14 @@ def _on_odd_paths(rng: np.random.Generator, sound: Path, folder: Path) -> list[s
         ["fit", photos, *fit, "--where", path, "--recipe", other],
         ["predict", path, other],
         ["predict", run, path],
-        ["predict", run, photos, "--out", path],
+        ["predict", run, photos, "--out", out],
         ["predict", run, photos, "--device", _draw(rng, ("meta", "vulkan", "cpu:1"))],
         ["score", path],
         ["score", run, "--labels", path],
         ["report", path],
-        ["report", run, "--out", path],
-        ["report", run, "--out", str(folder / "page.html"), "--figures", path],
-        ["export", run, "--to", _draw(rng, ("csv", "folders", "onnx", "x")), "--out", path],
+        ["report", run, "--out", out],
+        ["report", run, "--out", str(folder / "page.html"), "--figures", out],
+        ["export", run, "--to", _draw(rng, ("csv", "folders", "npz", "onnx", "x")), "--out", out],
         ["export", path, "--to", "csv"],
         ["explore", path, "--no-browser"],
         ["explore", run, "--no-browser", "--port", number],
@@ -333,6 +346,9 @@ def _in_child(case: Case, is_debug: bool) -> int:
     sys.stdout, sys.stderr = (open(n, "w", encoding="utf-8", closefd=False) for n in (1, 2))  # noqa: SIM115
     sys.stderr.reconfigure(errors="backslashreplace")
     uvicorn.Server.run = lambda self, sockets=None: None  # type: ignore[method-assign]
+    os.environ["HOME"] = os.environ["TMPDIR"] = tempfile.tempdir = str(case.folder)
+    sys.dont_write_bytecode = True
+    sys.addaudithook(partial(_stay_inside, os.path.realpath(case.folder)))
     sys.argv = ["selfsort", *(["--debug"] if is_debug else []), *case.words]
     code: object = 0
     try:
@@ -346,6 +362,32 @@ def _in_child(case: Case, is_debug: bool) -> int:
         code = 120
     sys.stderr.flush()
     return code if isinstance(code, int) else 1
+
+
+_WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+_CHANGED: dict[str, slice] = {
+    **dict.fromkeys(("os.mkdir", "os.remove", "os.rmdir", "os.truncate", "os.chmod", "shutil.rmtree"), slice(1)),
+    **{"os.rename": slice(2), "os.link": slice(1, 2), "os.symlink": slice(1, 2)},
+}
+"""Which arguments of an event name something that changes."""
+
+
+def _stay_inside(folder: str, event: str, arguments: tuple[Any, ...]) -> None:
+    """End this process before it writes elsewhere; an error would be answered as a disk's, and nobody would know."""
+    if event == "open":
+        changed = arguments[:1] if arguments[2] & _WRITING else ()
+    else:
+        changed = arguments[_CHANGED.get(event, slice(0))]
+    for path in changed:
+        # A number is open already. A lone name stands in a folder that is open: see shutil.rmtree.
+        if isinstance(path, int) or (event in ("os.remove", "os.rmdir") and os.path.basename(path) == path):  # noqa: PTH119
+            continue
+        found = Path(os.path.realpath(os.fsdecode(path)))
+        # Kernels are compiled once and kept beside their source.
+        is_harmless = str(found) == os.devnull or "__pycache__" in found.parts
+        if not is_harmless and not found.is_relative_to(folder):
+            os.write(2, f"{event} {str(found)!r} is outside of {folder!r}\n".encode("utf-8", "backslashreplace"))
+            os._exit(OUTSIDE)
 
 
 def loop(seed: int, sound: Path, scratch: Path, *, minutes: float, about: str | None = None, n_jobs: int = 1) -> Tally:

@@ -85,7 +85,8 @@ def _replace_by_oddity(rng: np.random.Generator, run: Path, file: Path) -> None:
     file.unlink()
     match int(rng.integers(4)):
         case 0:
-            file.symlink_to("/etc/hostname")
+            (elsewhere := run.with_name("elsewhere")).write_text("nothing of the run's")
+            file.symlink_to(elsewhere)
         case 1:
             file.symlink_to(file.name)
         case 2:

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from tests.conftest import Command
+from tests.conftest import Command, write_photos
 from tests.explore.runs import fitted
 from tests.tiny_run import files_of
 
@@ -174,3 +174,17 @@ class TestFormulas:
         done = selfsort("score", formulas.path, "--labels", "endless.csv")
         assert done.code == 2
         assert "must be a csv" in done.err
+
+
+@pytest.mark.parametrize("out", ["loop", "loop/x"])
+@pytest.mark.parametrize("command", ["export", "predict", "report"])
+def test_a_link_to_itself_is_no_place(selfsort: Command, command: str, out: str, tmp_path: Path) -> None:
+    run = fitted(write_photos(tmp_path / "photos"), tmp_path / "run").path
+    (tmp_path / "loop").symlink_to("loop")
+    rest = {"export": ["--to", "csv"], "predict": [tmp_path / "photos"]}.get(command, [])
+    done = selfsort(command, run, *rest, "--out", out)
+    if out == "loop" and done.code == 0:
+        assert (tmp_path / "loop").is_file(), "a link is replaced, like any file"
+        return
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith("selfsort: ")

@@ -131,7 +131,7 @@ class TestSignals:
         ("moment", "advice"),
         [
             ("selfsort.runs.loop.FitRun._event", "Continue with: selfsort fit --resume run"),
-            ("selfsort.cli.main._tell_outcome", "The run is finished: run"),
+            ("selfsort.cli.fit._tell_outcome", "The run is finished: run"),
         ],
     )
     def test_a_second_ctrl_c_keeps_the_advice(

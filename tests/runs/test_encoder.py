@@ -107,7 +107,9 @@ def test_another_encoder_of_the_same_name_is_refused(source: str) -> None:
         load_model(RunFolder.open(Path("run")), CPU)
 
 
-@pytest.mark.parametrize("damage", [{"parts": []}, {"on": "anything"}, {"parts": [3]}, {"parts": [{"kind": "magic", "at": "x"}]}])
+@pytest.mark.parametrize(
+    "damage", [{"parts": []}, {"on": "anything"}, {"parts": [3]}, {"parts": [{"kind": "magic", "at": "x"}]}]
+)
 def test_a_changed_description_is_refused(source: str, damage: dict[str, object]) -> None:
     fit(source, "kmeans")
     path = Path("run/config.json")

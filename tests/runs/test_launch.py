@@ -37,43 +37,6 @@ def start(request: Request, out: Path | None) -> Launched:
 
 
 class TestWords:
-    @pytest.mark.parametrize(("text", "expected"), [("2", 2), ("+10", 10), ("007", 7)])
-    def test_clusters(self, text: str, expected: int) -> None:
-        assert session.parse_clusters(text) == expected
-
-    @pytest.mark.parametrize("text", ["auto", "5:30", "5:", ":30"])
-    def test_finding_k_is_refused_for_now(self, text: str) -> None:
-        with pytest.raises(InvalidInput, match=r"is not available yet; got '.*'. Give for example --clusters 10"):
-            session.parse_clusters(text)
-
-    @pytest.mark.parametrize("text", ["1", "0", "-3", "", "ten", "2.0", "1e3", "9" * 5000, "Auto"])
-    def test_other_counts_are_refused(self, text: str) -> None:
-        with pytest.raises(InvalidInput, match="--clusters must be a whole number of at least 2; got"):
-            session.parse_clusters(text)
-
-    def test_no_count_at_all(self) -> None:
-        with pytest.raises(InvalidInput, match=r"--clusters is missing. Expected .* Add for example"):
-            session.parse_clusters(None)
-
-    def test_size(self) -> None:
-        assert session.parse_size("auto") is None
-        assert session.parse_size("96") == 96
-        for text in ("3", "4097", "big", "-8", "9" * 5000, "8.5", "²", ""):
-            with pytest.raises(InvalidInput, match=r"--size must be auto or a whole number from 4 to 4096; got"):
-                session.parse_size(text)
-
-    def test_memory(self) -> None:
-        assert session.parse_memory(None) is None
-        assert session.parse_memory("0") == 0
-        assert session.parse_memory("500M") == session.parse_memory("500 MiB") == 500 * 2**20
-        assert session.parse_memory("2g") == 2**31
-        for text in ("", "much", "-1G", "1P", "9" * 400, "nan"):
-            with pytest.raises(InvalidInput, match="--memory must be a size such as 500M or 8G; got"):
-                session.parse_memory(text)
-
-    def test_colour(self) -> None:
-        assert [session.channels_of(gray) for gray in (None, True, False)] == [None, 1, 3]
-
     @pytest.mark.parametrize(
         ("source", "name"),
         [

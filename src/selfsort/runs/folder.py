@@ -208,6 +208,10 @@ class RunFolder:
             raise _damaged(self.path / "config.json", "'n_clusters' is not a whole number of at least 2")
         return asked
 
+    def holds(self, path: Path) -> bool:
+        """True if a file of this name lies, or would lie, among those of the run."""
+        return os.path.realpath(path.parent) == os.path.realpath(self.path)
+
     @property
     def is_finished(self) -> bool:
         """True once the result is complete on disk."""

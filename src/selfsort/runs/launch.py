@@ -394,45 +394,6 @@ def summary(launched: Launched, outcome: Outcome) -> Json:
     return result
 
 
-def parse_clusters(text: str | None) -> int:
-    """Read --clusters: a whole number; finding k by itself is not offered yet and is refused."""
-    if text is None:
-        raise InvalidInput("--clusters is missing. Expected how many clusters to find. Add for example --clusters 10.")
-    if text == "auto" or re.fullmatch(r"\d*:\d*", text):
-        raise invalid(
-            "--clusters",
-            "be a whole number: finding the number of clusters is not available yet",
-            repr(text),
-            "Give for example --clusters 10, and compare a few values with selfsort report.",
-        )
-    if not re.fullmatch(r"\+?\d{1,9}", text) or int(text) < 2:
-        raise invalid("--clusters", "be a whole number of at least 2", repr(text), "Give for example --clusters 10.")
-    return int(text)
-
-
-def parse_size(text: str) -> int | None:
-    """Read --size: pixels, or auto."""
-    if text == "auto":
-        return None
-    if not re.fullmatch(r"\d{1,4}", text) or not 4 <= int(text) <= 4096:
-        raise invalid("--size", "be auto or a whole number from 4 to 4096", repr(text), "Give for example --size 96.")
-    return int(text)
-
-
-def parse_memory(text: str | None) -> int | None:
-    """Read --memory: bytes, with K, M, G or T.
-
-    >>> parse_memory("1.5G")
-    1610612736
-    """
-    if text is None:
-        return None
-    match = re.fullmatch(r"(\d{1,15}(?:\.\d+)?)\s*([KMGT]?)i?B?", text.strip(), re.IGNORECASE)
-    if match is None:
-        raise invalid("--memory", "be a size such as 500M or 8G", repr(text), "Give for example --memory 8G.")
-    return int(float(match[1]) * 1024 ** " KMGT".index(match[2].upper() or " "))
-
-
 def free_name(request: Request) -> Path:
     """Pick a run folder nobody uses: selfsort-runs/SOURCE-METHOD-kK-seedS."""
     assert isinstance(request.source, ReadOptions), "images in memory have no name"
@@ -448,10 +409,3 @@ def read_like(folder: RunFolder, source: str, *, max_bad: float) -> Dataset:
     """Read new images the way a run's own images were made equal."""
     spec = ImageSpec.from_json(folder.field("image", dict))
     return read_source(source, spec=spec, max_bad=max_bad, min_images=1)
-
-
-def channels_of(gray: bool | None) -> Literal[1, 3] | None:
-    """Turn the --gray/--color switch into a channel count."""
-    if gray is None:
-        return None
-    return 1 if gray else 3

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from tests.runs.corrected import corrected
 
-from selfsort.cli.main import ExportTo
+from selfsort.cli.parse import ExportTo
 from selfsort.errors import InvalidInput
 from selfsort.runs.export.table import EXPORTERS, export_run
 from selfsort.runs.labels import current_labels

@@ -47,7 +47,7 @@ def export_run(folder: RunFolder, labels: RunLabels, to: str, out: Path | None =
     place = out or Path(f"{folder.path.resolve().name}{exporter.ending}")
     if exporter.prepare is None:
         return export_folders(folder, place, labels, link=link, is_numbered=out is None)
-    if place.resolve().parent == folder.path.resolve():
+    if folder.holds(place):
         raise InvalidInput(
             f"{place} would lie among the files of the run. Expected another place. Choose another --out."
         )

@@ -1,4 +1,4 @@
-"""`selfsort bench`: lists, measures, prints; what is missing is said and no traceback."""
+"""`selfsort methods` and `selfsort bench`: lists, measures, prints; what is missing is said and no traceback."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 from tests.bench.drawn import write_umist
+from tests.cli.conftest import assert_refused
 from tests.conftest import Command
 
 from selfsort.bench import records as shelf
 from selfsort.bench.tables import TABLES
+from selfsort.methods import registry
 
 
 @pytest.fixture(autouse=True)
@@ -64,3 +66,22 @@ def test_wrong_use(selfsort: Command, monkeypatch: pytest.MonkeyPatch, words: li
     done = selfsort("bench", *words)
     assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
     assert part in done.err
+
+
+def test_methods(selfsort: Command) -> None:
+    done = selfsort("methods")
+    assert all(name in done.out for name in registry.METHODS)
+    assert "\x1b" not in done.out
+    assert {row["name"] for row in json.loads(selfsort("methods", "--json").out)["methods"]} == set(registry.METHODS)
+    assert "n_restarts" in selfsort("methods", "kmeans").out
+    assert [row["name"] for row in json.loads(selfsort("methods", "--json").out)["stages"]] == ["self-label"]
+    assert "min_agreement" in selfsort("methods", "self-label").out
+    improvable = json.loads(selfsort("methods", "dac", "--json").out)["settings"]
+    assert [row["name"] for row in improvable][-3:] == [
+        "improve.starts",
+        "improve.start_length",
+        "improve.regroup_every",
+    ]
+    settings = json.loads(selfsort("methods", "kmeans", "--json").out)["settings"]
+    assert [row["name"] for row in settings] == ["n_clusters", "centre", "n_restarts", "max_iterations"]
+    assert_refused(selfsort("methods", "kmeens"), "Did you mean kmeans?")

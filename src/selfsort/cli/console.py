@@ -1,0 +1,89 @@
+"""What every command prints with: of several processes the first one speaks, in lines, JSON, tables and bars."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+
+def is_main() -> bool:
+    """Of several processes, as torchrun starts them, the first one speaks and writes."""
+    return os.environ.get("RANK", "0") == "0"
+
+
+@contextmanager
+def job(device: str) -> Iterator[None]:
+    """Meet the other processes, if torchrun has started some."""
+    if "RANK" not in os.environ:
+        yield
+        return
+    from selfsort.distributed import joined
+
+    with joined(device):
+        yield
+
+
+def say(text: str) -> None:
+    """Print one line of the answer."""
+    if is_main():
+        print(one_line(text))
+
+
+def say_aside(text: str) -> None:
+    """Print one line beside the answer, on standard error."""
+    print(one_line(text), file=sys.stderr)
+
+
+def one_line(text: str) -> str:
+    r"""Spell out what a terminal would obey or could not show: line breaks and escapes in names of files.
+
+    >>> one_line("a\nb\x1b[31m\udce9")
+    'a\\nb\\x1b[31m\\udce9'
+    """
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def print_json(value: dict[str, Any]) -> None:
+    """Print the answer as one JSON object."""
+    if is_main():
+        print(json.dumps(value))
+
+
+def scores_line(metrics: dict[str, float]) -> str:
+    """Return the scores against true labels on one line."""
+    return (
+        f"ACC {metrics['acc']:.4f}  NMI {metrics['nmi_geometric']:.4f} geometric, {metrics['nmi_arithmetic']:.4f} "
+        f"arithmetic, {metrics['nmi_max']:.4f} max  ARI {metrics['ari']:.4f}"
+    )
+
+
+def print_table(header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
+    """Print rows under their titles; what a cell says is never taken for markup."""
+    table = Table(box=None, pad_edge=False)
+    for title in header:
+        table.add_column(title, overflow="fold")
+    for row in rows:
+        table.add_row(*(escape(cell) for cell in row))
+    Console(highlight=False).print(table)
+
+
+@contextmanager
+def progress_bars() -> Iterator[None]:
+    """Show progress on standard error while a block runs, if somebody is looking."""
+    from selfsort.progress import listening
+
+    if not (sys.stderr.isatty() and is_main()):
+        yield
+        return
+    from selfsort.cli.progress_bars import RichListener
+
+    with RichListener() as listener, listening(listener):
+        yield

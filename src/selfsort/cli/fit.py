@@ -1,0 +1,261 @@
+"""Commands that make runs: fit, refine and demo."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from selfsort.cli.console import is_main, job, print_json, progress_bars, say, say_aside, scores_line
+from selfsort.cli.parse import (
+    DeviceOption,
+    FitMode,
+    JsonOption,
+    LabelsOption,
+    MaxBadOption,
+    OutOption,
+    RunArgument,
+    channels_of,
+    parse_clusters,
+    parse_memory,
+    parse_size,
+)
+from selfsort.errors import CannotWrite, InvalidInput
+
+if TYPE_CHECKING:
+    from selfsort.runs.folder import RunFolder
+    from selfsort.runs.launch import Launched
+    from selfsort.runs.loop import Outcome
+
+BEGUN = "selfsort.runs.folder"
+"""Under this key a command that has begun a run says so, for the advice after an interruption."""
+
+
+def fit(
+    context: typer.Context,
+    source: Annotated[
+        str | None,
+        typer.Argument(help="Folder, list file, npz, npy, idx, CIFAR or STL-10 binary.", show_default=False),
+    ] = None,
+    clusters: Annotated[str | None, typer.Option(help="How many clusters to find.", show_default=False)] = None,
+    method: Annotated[str | None, typer.Option(help="A name from `selfsort methods`.", show_default=False)] = None,
+    recipe: Annotated[str, typer.Option(help="A named set of settings; auto fits it to images and machine.")] = "auto",
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="One of the method's settings.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Decides every random draw.")] = 0,
+    size: Annotated[str, typer.Option(help="Pixels of the shorter side, or auto.")] = "auto",
+    fit_mode: Annotated[FitMode, typer.Option("--fit", help="Crop the centre, stretch, or pad.")] = FitMode.crop,
+    gray: Annotated[bool | None, typer.Option("--gray/--color", help="Default: gray only if all images are.")] = None,
+    where: Annotated[str | None, typer.Option(help="Keep the rows of an npz with NAME=VALUE, as split=1.")] = None,
+    labels: LabelsOption = None,
+    labels_from_folders: Annotated[
+        bool, typer.Option("--labels-from-folders", help="Score against the names of the subfolders.")
+    ] = False,
+    encoder: Annotated[
+        str, typer.Option(help="What makes features before the method starts: none, or a run, as RUN or RUN:layer.")
+    ] = "none",
+    features: Annotated[str | None, typer.Option(help="The same as --encoder.", hidden=True)] = None,
+    self_label: Annotated[
+        Path | None, typer.Option(help="The same as: selfsort refine RUN.", show_default=False)
+    ] = None,
+    start_from: Annotated[
+        Path | None, typer.Option(help="Begin with the network of this finished run.", show_default=False)
+    ] = None,
+    max_bad: MaxBadOption = 0.05,
+    memory: Annotated[str | None, typer.Option(help="Memory for pixels, as 8G; default half of RAM.")] = None,
+    device: DeviceOption = "auto",
+    out: Annotated[Path | None, typer.Option("--out", help="Run folder to write.", show_default=False)] = None,
+    resume: Annotated[Path | None, typer.Option(help="Continue this unfinished run.", show_default=False)] = None,
+    max_minutes: Annotated[float | None, typer.Option(min=0, help="Stop after this long; resumable.")] = None,
+    json_: JsonOption = False,
+) -> None:
+    """Cluster images and write a run folder."""
+    from selfsort.data.options import ReadOptions
+    from selfsort.methods.registry import DEFAULT_METHOD
+    from selfsort.runs import launch as runs
+
+    with job(device), progress_bars():
+        if resume is not None:
+            _refuse_changes(context)
+            launched = runs.resume(resume, source=source, device=None if device == "auto" else device)
+        else:
+            if self_label is not None and is_main():
+                say_aside("--self-label RUN is now: selfsort refine RUN. It works here for one release.")
+            if features is not None:
+                encoder = _encoder_of(encoder, features)
+            earlier = _earlier_run(self_label, start_from, method)
+            reading = None
+            if source is not None:
+                reading = ReadOptions(
+                    path=source,
+                    size=parse_size(size),
+                    channels=channels_of(gray),
+                    fit=fit_mode.value,
+                    where=where,
+                    labels=labels,
+                    labels_from_folders=labels_from_folders,
+                    max_bad=max_bad,
+                    memory_bytes=parse_memory(memory),
+                )
+            elif earlier is None:
+                raise InvalidInput("SOURCE is missing. Expected a folder, a list file or an array file. Name one.")
+            if earlier is not None:
+                reading = runs.reading_like(earlier, reading)
+                clusters = clusters or str(earlier.n_clusters)
+            assert reading is not None
+            request = runs.Request(
+                source=reading,
+                clusters=parse_clusters(clusters),
+                method=method or DEFAULT_METHOD,
+                stage=None if self_label is None else "self-label",
+                recipe=recipe,
+                settings=tuple(set_ or ()),
+                seed=seed,
+                encoder=encoder,
+                start_from=earlier,
+                device=device,
+                out=out,
+            )
+            launched = runs.launch(request)
+        _fit_and_tell(context, launched, max_minutes, json_)
+
+
+def refine(
+    context: typer.Context,
+    run: RunArgument,
+    source: Annotated[
+        str | None, typer.Argument(help="Other images in the same form; default: those of the run.", show_default=False)
+    ] = None,
+    stage: Annotated[str, typer.Option(help="What to do with it; `selfsort methods` lists the stages.")] = "self-label",
+    recipe: Annotated[str, typer.Option(help="A named set of settings; auto fits it to the machine.")] = "auto",
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="One of the stage's settings.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Decides every random draw.")] = 0,
+    labels: LabelsOption = None,
+    labels_from_folders: Annotated[
+        bool, typer.Option("--labels-from-folders", help="Score against the names of the subfolders.")
+    ] = False,
+    device: DeviceOption = "auto",
+    out: Annotated[Path | None, typer.Option("--out", help="Run folder to write.", show_default=False)] = None,
+    max_minutes: Annotated[float | None, typer.Option(min=0, help="Stop after this long; resumable.")] = None,
+    json_: JsonOption = False,
+) -> None:
+    """Go on from a finished run: a second stage makes a new run of it. The first one stays as it is."""
+    from selfsort.data.options import ReadOptions
+    from selfsort.runs import launch as runs
+
+    with job(device), progress_bars():
+        earlier = runs.open_finished(run)
+        given = None
+        if source is not None:
+            given = ReadOptions(path=source, labels=labels, labels_from_folders=labels_from_folders)
+        elif labels is not None or labels_from_folders:
+            raise InvalidInput("labels are read with SOURCE, and there is none. Expected both. Name the images too.")
+        request = runs.Request(
+            source=runs.reading_like(earlier, given),
+            clusters=earlier.n_clusters,
+            stage=stage,
+            recipe=recipe,
+            settings=tuple(set_ or ()),
+            seed=seed,
+            start_from=earlier,
+            device=device,
+            out=out,
+        )
+        _fit_and_tell(context, runs.launch(request), max_minutes, json_)
+
+
+def demo(context: typer.Context, out: OutOption = None) -> None:
+    """Cluster the digits that ship with scikit-learn and write a report."""
+    from selfsort.cli.demo import write_digits
+    from selfsort.data.options import ReadOptions
+    from selfsort.report.build import write_report
+    from selfsort.runs.launch import Request, launch
+
+    images = write_digits(Path("selfsort-runs") if out is None else out.parent)
+    with progress_bars():
+        launched = launch(Request(source=ReadOptions(path=str(images)), clusters=10, out=out))
+        _fit_and_tell(context, launched, None, as_json=False)
+        page = write_report([launched.folder.path], None)
+    say(f"images: {images}")
+    say(f"report: {page}")
+
+
+def _encoder_of(encoder: str, features: str) -> str:
+    """Take --features for what it is called today."""
+    if encoder != "none":
+        raise InvalidInput("--features is the old name of --encoder, and both are given. Expected one. Leave it out.")
+    if is_main():
+        say_aside("--features RUN is now: --encoder RUN. It works here for one release.")
+    return features
+
+
+def _earlier_run(self_label: Path | None, start_from: Path | None, method: str | None) -> RunFolder | None:
+    """Open the run that a new one goes on from, if there is one."""
+    from selfsort.runs.launch import open_finished
+
+    if self_label is not None and (start_from is not None or method is not None):
+        raise InvalidInput(
+            "--self-label refines a run as it is, so --method and --start-from do not go with it. Expected one of "
+            "them. Leave the others out."
+        )
+    path = self_label or start_from
+    return None if path is None else open_finished(path)
+
+
+def _refuse_changes(context: typer.Context) -> None:
+    """A resumed run keeps its settings; options that would change them must not be ignored in silence."""
+    harmless = {"source", "resume", "device", "max_minutes", "json_"}
+    for parameter in context.command.params:
+        given = context.get_parameter_source(str(parameter.name))
+        if parameter.name not in harmless and given is not None and given.name == "COMMANDLINE":
+            raise InvalidInput(
+                f"{parameter.opts[0]} cannot be given with --resume. A resumed run keeps the settings it was started "
+                "with. Leave it out, or start a new run."
+            )
+
+
+def _fit_and_tell(context: typer.Context, launched: Launched, max_minutes: float | None, as_json: bool) -> None:
+    from selfsort.runs.launch import summary
+
+    context.meta[BEGUN] = launched.folder
+    launched.fit.max_seconds = None if max_minutes is None else max_minutes * 60
+    tell = say_aside if as_json and is_main() else say
+    for note in launched.notes if is_main() else ():
+        say_aside(note)
+    skipped = len(launched.dataset.ingest.get("skipped", ()))
+    tell(
+        f"{len(launched.dataset.images)} images"
+        + (f" ({skipped} unreadable skipped, see ingest.json)" if skipped else "")
+        + f", {launched.fit.config.n_clusters} clusters, method {launched.fit.method.name}, recipe {launched.recipe}"
+    )
+    try:
+        outcome = launched.fit.run()
+    except CannotWrite as error:
+        raise CannotWrite(f"{error} {way_on(launched.folder)}") from error
+    if as_json:
+        print_json(summary(launched, outcome))
+    else:
+        _tell_outcome(launched, outcome)
+
+
+def _tell_outcome(launched: Launched, outcome: Outcome) -> None:
+    found = len(set(outcome.clustering.labels.tolist()))
+    memory = "" if outcome.peak_memory_mb is None else f", peak memory {outcome.peak_memory_mb:.0f} MB"
+    say(f"{found} clusters found in {outcome.seconds:.1f} s{memory}")
+    for warning in outcome.warnings:
+        say(f"warning: {warning}")
+    if outcome.metrics is not None:
+        say(scores_line(outcome.metrics))
+    if outcome.metrics_sf is not None:
+        say(scores_line(outcome.metrics_sf) + "  (straight-forward labels)")
+    say(f"run folder: {launched.folder.path}")
+
+
+def way_on(run: RunFolder) -> str:
+    """Say how an interrupted run goes on."""
+    return f"Continue with: selfsort fit --resume {shlex.quote(str(run.path))}"

@@ -1,0 +1,161 @@
+"""Commands on runs that are there: predict, score, report, explore and export."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from selfsort.cli.console import is_main, job, print_json, progress_bars, say, say_aside, scores_line
+from selfsort.cli.parse import (
+    DeviceOption,
+    ExportTo,
+    JsonOption,
+    LabelsOption,
+    MaxBadOption,
+    OriginalOption,
+    OutOption,
+    RunArgument,
+)
+from selfsort.errors import InvalidInput
+
+
+def predict(
+    run: RunArgument,
+    source: Annotated[str, typer.Argument(help="New images, any source that fit reads.", show_default=False)],
+    out: OutOption = None,
+    max_bad: MaxBadOption = 0.05,
+    device: DeviceOption = "auto",
+    original: OriginalOption = False,
+    json_: JsonOption = False,
+) -> None:
+    """Sort new images with a saved model; writes labels.csv, or what --out says."""
+    from selfsort.learning.device import choose_device
+    from selfsort.runs.export.csv import predicted_csv
+    from selfsort.runs.folder import RunFolder, write_whole
+    from selfsort.runs.labels import whole_cluster_edits
+    from selfsort.runs.launch import read_like
+    from selfsort.runs.model import apply_in_chunks, load_model
+
+    folder = RunFolder.open(run)
+    folder.require_finished()
+    target = out or Path("labels.csv")
+    if folder.holds(target):
+        raise InvalidInput(f"{target} would replace a file of the run itself. Expected another place. Choose --out.")
+    if out is None and target.exists():
+        raise InvalidInput(f"{target} exists already. Expected it to be new. Name a file with --out; that is replaced.")
+    with job(device), progress_bars():
+        model = load_model(folder, choose_device(device))
+        dataset = read_like(folder, source, max_bad=max_bad)
+        assignment = apply_in_chunks(model, dataset.images)
+    edits = whole_cluster_edits(folder, assignment.soft.shape[1], is_original=original)
+    table = predicted_csv(dataset.names, assignment, edits)
+    if is_main():
+        write_whole(target, lambda file: file.write(table))
+    skipped = dataset.ingest.get("skipped", [])
+    if json_:
+        print_json({"labels": str(target), "images": len(dataset.images), "skipped": skipped})
+    else:
+        for item in skipped:
+            say(f"skipped {item['name']}: {item['reason']}")
+        say(f"{len(dataset.images)} images sorted, labels in {target}")
+    if is_main() and (edits.n_applied or edits.n_left_out):
+        say_aside(
+            f"Corrections of whole clusters (merged, renamed) that were applied: {edits.n_applied}. Those of single "
+            f"images, which say nothing of new ones: {edits.n_left_out}. For none at all add --original."
+        )
+
+
+def score(
+    run: RunArgument, labels: LabelsOption = None, original: OriginalOption = False, json_: JsonOption = False
+) -> None:
+    """Print ACC, NMI (geometric, arithmetic, max), ARI and cluster sizes."""
+    from selfsort.data import read_labels
+    from selfsort.metrics.external import scores
+    from selfsort.metrics.internal import size_report
+    from selfsort.runs.folder import RunFolder
+    from selfsort.runs.labels import current_labels
+
+    folder = RunFolder.open(run)
+    current = current_labels(folder, is_original=original)
+    table = current.table
+    _tell_corrections(current.n_edits)
+    truth = folder.truth() if labels is None else read_labels(labels, table.names)
+    sizes = size_report(table.labels, folder.n_clusters)
+    metrics = None if truth is None else scores(table.labels, truth)
+    if json_:
+        print_json({"run": str(run), "sizes": sizes.to_json(), **({} if metrics is None else {"metrics": metrics})})
+        return
+    say(f"clusters {sizes.used}, smallest {sizes.min}, largest {sizes.max}, size entropy {sizes.entropy:.3f}")
+    if metrics is None:
+        say("No true labels are known for this run. Give them with --labels PATH to get scores.")
+    else:
+        say(scores_line(metrics))
+
+
+def report(
+    runs: Annotated[list[Path], typer.Argument(help="One run folder or more.", show_default=False)],
+    out: OutOption = None,
+    figures: Annotated[
+        Path | None, typer.Option(help="Also write the papers' figures as PNG and SVG here.", show_default=False)
+    ] = None,
+    original: OriginalOption = False,
+) -> None:
+    """Write one self-contained HTML page."""
+    from selfsort.report.build import write_figures, write_report
+
+    with progress_bars():
+        say(f"report: {write_report(runs, out, is_original=original)}")
+        if figures is not None:
+            for run in runs:
+                folder = figures if len(runs) == 1 else figures / run.resolve().name
+                say(f"{len(write_figures(run, folder, is_original=original))} figure files: {folder}")
+
+
+def explore(
+    run: RunArgument,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 0,
+    no_browser: Annotated[bool, typer.Option("--no-browser", help="Print the address and open nothing.")] = False,
+) -> None:
+    """Open a local web page to look at the clusters and put them right."""
+    from selfsort.explore.serve import serve
+
+    def say_at_once(text: str) -> None:
+        say(text)
+        sys.stdout.flush()  # the address is needed now, also by a program that reads it from a pipe
+
+    with progress_bars():
+        serve(run, port=port, is_browser_wanted=not no_browser, say=say_at_once)
+
+
+def export(
+    run: RunArgument,
+    to: Annotated[ExportTo, typer.Option(help="What to write.", show_default=False)],
+    out: OutOption = None,
+    link: Annotated[bool, typer.Option("--link", help="For folders: link the files instead of copying.")] = False,
+    original: OriginalOption = False,
+) -> None:
+    """Turn a finished run into a label file, folders of images, images with labels, or a network.
+
+    The label file is for people: in it, names that a spreadsheet would take for formulas begin with an apostrophe.
+    Programs read labels.csv in the run folder, which has every name as it is.
+    """
+    from selfsort.runs.export.table import export_run
+    from selfsort.runs.folder import RunFolder
+    from selfsort.runs.labels import current_labels
+
+    folder = RunFolder.open(run)
+    labels = current_labels(folder, is_original=original)
+    with progress_bars():
+        target = export_run(folder, labels, to.value, out, link=link)
+    say(f"written: {target}")
+    if to is not ExportTo.onnx:
+        _tell_corrections(labels.n_edits)
+
+
+def _tell_corrections(n_edits: int) -> None:
+    """Say that labels are not those of the method alone."""
+    if n_edits:
+        say_aside(f"Corrections made in selfsort explore, all applied: {n_edits}. For none of them add --original.")
