@@ -396,8 +396,9 @@ def _is_pooled(value: Any, n: int, ndim: int) -> bool:
 
 
 def _pooled(value: Array, taken: OnnxInput) -> Array:
-    rows: Array = value.astype(np.float32)
-    if rows.ndim == 4:
-        # A graph that takes channels last gives them last.
-        rows = rows.mean(axis=(1, 2) if taken.is_channels_last else (2, 3))
+    with np.errstate(all="ignore"):  # what is too large becomes infinite, and is refused later
+        rows: Array = value.astype(np.float32)
+        if rows.ndim == 4:
+            # A graph that takes channels last gives them last.
+            rows = rows.mean(axis=(1, 2) if taken.is_channels_last else (2, 3))
     return rows
