@@ -1,0 +1,110 @@
+"""Tiny random models of each family, saved as Hugging Face saves them."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+
+PATCH = 14
+SIDE = 28
+_VISION = {
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 32,
+    "image_size": SIDE,
+    "patch_size": PATCH,
+}
+_TEXT = {
+    "hidden_size": 16,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "intermediate_size": 32,
+    "vocab_size": 20,
+    "max_position_embeddings": 8,
+    "bos_token_id": 0,
+    "eos_token_id": 1,
+}
+_STAGES = {"hidden_sizes": [4, 8, 8, 16], "depths": [1, 1, 1, 1]}
+_RESNET = {"embedding_size": 8, "hidden_sizes": [8, 16], "depths": [1, 1]}
+
+# Model type: class that is saved, its config, the pixels the network sees.
+TINY: dict[str, tuple[str, str, dict[str, Any], int]] = {
+    "vit": ("ViTForImageClassification", "ViTConfig", _VISION, SIDE),
+    "deit": ("DeiTForImageClassification", "DeiTConfig", _VISION, SIDE),
+    "vit_msn": ("ViTMSNModel", "ViTMSNConfig", _VISION, SIDE),
+    "dinov2": ("Dinov2Model", "Dinov2Config", _VISION, SIDE),
+    "dinov2_with_registers": ("Dinov2WithRegistersModel", "Dinov2WithRegistersConfig", _VISION, SIDE),
+    "dinov3_vit": ("DINOv3ViTModel", "DINOv3ViTConfig", {**_VISION, "num_register_tokens": 2}, SIDE),
+    "dinov3_convnext": ("DINOv3ConvNextModel", "DINOv3ConvNextConfig", _STAGES, 64),
+    "clip": (
+        "CLIPModel",
+        "CLIPConfig",
+        {"text_config": _TEXT, "vision_config": _VISION, "projection_dim": 12},
+        SIDE,
+    ),
+    "clip_vision_model": ("CLIPVisionModelWithProjection", "CLIPVisionConfig", {**_VISION, "projection_dim": 12}, SIDE),
+    "siglip": ("SiglipModel", "SiglipConfig", {"text_config": _TEXT, "vision_config": _VISION}, SIDE),
+    "siglip_vision_model": ("SiglipVisionModel", "SiglipVisionConfig", _VISION, SIDE),
+    "resnet": ("ResNetForImageClassification", "ResNetConfig", _RESNET, 32),
+    "regnet": ("RegNetModel", "RegNetConfig", {**_RESNET, "groups_width": 8}, 32),
+    "convnext": ("ConvNextModel", "ConvNextConfig", _STAGES, 64),
+    "convnextv2": ("ConvNextV2Model", "ConvNextV2Config", _STAGES, 64),
+}
+
+_IMAGENET = {"image_mean": [0.485, 0.456, 0.406], "image_std": [0.229, 0.224, 0.225]}
+
+
+def processor_settings(kind: str, side: int) -> dict[str, Any]:
+    """What models of this type are saved with, scaled down to a network that sees `side` pixels."""
+    larger = side * 256 // 224
+    both = {"height": side, "width": side}
+    if kind.startswith("clip"):
+        return {"image_processor_type": "CLIPImageProcessor", "size": {"shortest_edge": side}, "crop_size": both}
+    if kind.startswith("dinov2"):
+        edge = {"shortest_edge": larger}
+        return {"image_processor_type": "BitImageProcessor", "size": edge, "crop_size": both, **_IMAGENET}
+    if kind.startswith("dinov3"):
+        return {"image_processor_type": "DINOv3ViTImageProcessorFast", "size": both, **_IMAGENET}
+    if kind.startswith("siglip"):
+        return {"image_processor_type": "SiglipImageProcessor", "size": both}
+    if kind == "deit":
+        size = {"height": larger, "width": larger}
+        return {"image_processor_type": "DeiTImageProcessor", "size": size, "crop_size": both, **_IMAGENET}
+    if kind.startswith("vit"):
+        return {"image_processor_type": "ViTImageProcessor", "size": both}
+    edge = {"shortest_edge": side}
+    return {"image_processor_type": "ConvNextImageProcessor", "size": edge, "crop_pct": 0.875, **_IMAGENET}
+
+
+def save_tiny(kind: str, folder: Path, **changes: Any) -> Any:
+    """Save a tiny model of a type and return it; `changes` go into its preprocessor_config.json."""
+    model_name, config_name, settings, side = TINY[kind]
+    torch.manual_seed(0)
+    logging = transformers.utils.logging
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = getattr(transformers, model_name)(getattr(transformers, config_name)(**settings)).eval()
+        for name, value in model.named_buffers():
+            if name.endswith("running_mean"):  # or batch normalisation would do nothing
+                value.normal_()
+        for value in model.parameters():  # many start as zeros, which would hide a confusion of them
+            if value.numel() > 1 and not value.any():
+                torch.nn.init.normal_(value, std=0.5)
+        model.save_pretrained(folder)
+    content = processor_settings(kind, side) | changes
+    (folder / "preprocessor_config.json").write_text(json.dumps(content), encoding="utf-8")
+    return model
+
+
+def rewrite(path: Path, **changes: Any) -> None:
+    """Change entries of a JSON file; None takes an entry out."""
+    values = json.loads(path.read_text(encoding="utf-8")) | changes
+    path.write_text(json.dumps({key: value for key, value in values.items() if value is not None}), encoding="utf-8")
