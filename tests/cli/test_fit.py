@@ -36,7 +36,10 @@ class TestRefusals:
             (["photos", "--clusters", "3", "--device", "abacus"], ["device 'abacus' cannot be used here"]),
             (["photos", "--clusters", "3", "--where", "split=1"], ["--where"]),
             (["photos", "--clusters", "3", "--labels", "nowhere.csv"], ["nowhere.csv is not there"]),
-            (["photos", "--clusters", "3", "--encoder", "nowhere"], ["nowhere is not a run folder"]),
+            (
+                ["photos", "--clusters", "3", "--encoder", "nowhere"],
+                ["--encoder must be one of auto, none", "got 'nowhere'"],
+            ),
             (["photos", "--clusters", "3", "--out", "photos"], ["photos holds files that are not a run"]),
             (["photos", "--clusters", "3", "--out", "notes.txt"], ["the output notes.txt is a file."]),
             (["nowhere", "--clusters", "3"], ["The source nowhere is not there."]),

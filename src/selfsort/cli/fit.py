@@ -55,7 +55,11 @@ def fit(
         bool, typer.Option("--labels-from-folders", help="Score against the names of the subfolders.")
     ] = False,
     encoder: Annotated[
-        str, typer.Option(help="What makes features before the method starts: none, or a run, as RUN or RUN:layer.")
+        str,
+        typer.Option(
+            help="What sees the images before the method starts: none (pixels), a name from `selfsort encoders`, an "
+            ".onnx file, a Hugging Face folder or hf:NAME, a run (RUN:layer), your own features (.npy, .npz, .parquet)."
+        ),
     ] = "none",
     features: Annotated[str | None, typer.Option(help="The same as --encoder.", hidden=True)] = None,
     self_label: Annotated[
@@ -68,6 +72,9 @@ def fit(
     memory: Annotated[str | None, typer.Option(help="Memory for pixels, as 8G; default half of RAM.")] = None,
     device: DeviceOption = "auto",
     out: Annotated[Path | None, typer.Option("--out", help="Run folder to write.", show_default=False)] = None,
+    cache: Annotated[
+        bool, typer.Option("--cache/--no-cache", help="Keep an encoder's features for the next run.")
+    ] = True,
     resume: Annotated[Path | None, typer.Option(help="Continue this unfinished run.", show_default=False)] = None,
     max_minutes: Annotated[float | None, typer.Option(min=0, help="Stop after this long; resumable.")] = None,
     json_: JsonOption = False,
@@ -80,7 +87,7 @@ def fit(
     with job(device), progress_bars():
         if resume is not None:
             _refuse_changes(context)
-            launched = runs.resume(resume, source=source, device=None if device == "auto" else device)
+            launched = runs.resume(resume, source=source, device=None if device == "auto" else device, cache=cache)
         else:
             if self_label is not None and is_main():
                 say_aside("--self-label RUN is now: selfsort refine RUN. It works here for one release.")
@@ -115,6 +122,7 @@ def fit(
                 settings=tuple(set_ or ()),
                 seed=seed,
                 encoder=encoder,
+                cache=cache,
                 start_from=earlier,
                 device=device,
                 out=out,
@@ -209,7 +217,7 @@ def _earlier_run(self_label: Path | None, start_from: Path | None, method: str |
 
 def _refuse_changes(context: typer.Context) -> None:
     """A resumed run keeps its settings; options that would change them must not be ignored in silence."""
-    harmless = {"source", "resume", "device", "max_minutes", "json_"}
+    harmless = {"source", "resume", "device", "max_minutes", "json_", "cache"}
     for parameter in context.command.params:
         given = context.get_parameter_source(str(parameter.name))
         if parameter.name not in harmless and given is not None and given.name == "COMMANDLINE":
@@ -232,6 +240,7 @@ def _fit_and_tell(context: typer.Context, launched: Launched, max_minutes: float
         f"{len(launched.dataset.images)} images"
         + (f" ({skipped} unreadable skipped, see ingest.json)" if skipped else "")
         + f", {launched.fit.config.n_clusters} clusters, method {launched.fit.method.name}, recipe {launched.recipe}"
+        + ("" if launched.encoder is None else f", encoder {launched.encoder.name}")
     )
     try:
         outcome = launched.fit.run()

@@ -18,6 +18,7 @@ import typer
 from typer.core import TyperGroup
 
 from selfsort.cli.console import is_main, say, say_aside
+from selfsort.cli.encoders import cache, encoders
 from selfsort.cli.fit import BEGUN, demo, fit, refine, way_on
 from selfsort.cli.research import bench, methods
 from selfsort.cli.runs import explore, export, predict, report, score
@@ -57,7 +58,7 @@ app = typer.Typer(
 _PANELS = {
     "Sort": (fit, refine, predict),
     "Look and hand on": (score, report, explore, export),
-    "Research and machine": (methods, bench, demo),
+    "Research and machine": (methods, encoders, cache, bench, demo),
 }
 """The commands as the help groups them."""
 

@@ -20,6 +20,7 @@ def methods(
     from dataclasses import asdict, replace
 
     from selfsort.config import describe
+    from selfsort.encoders.options import EncodeConfig
     from selfsort.improve.around import ImproveConfig
     from selfsort.improve.stages import STAGES
     from selfsort.methods.recipes import recipes_of
@@ -55,6 +56,8 @@ def methods(
         return
     kind = find_kind(name)
     settings, recipes = describe(kind.config), recipes_of(name)
+    if getattr(kind, "learns_on", None) is not None:
+        settings += [replace(setting, name=f"encoder.{setting.name}") for setting in describe(EncodeConfig)]
     if getattr(kind, "improvable", None) is not None:
         settings += [replace(setting, name=f"improve.{setting.name}") for setting in describe(ImproveConfig)]
     if json_:

@@ -27,6 +27,10 @@ def predict(
     source: Annotated[str, typer.Argument(help="New images, any source that fit reads.", show_default=False)],
     out: OutOption = None,
     max_bad: MaxBadOption = 0.05,
+    encoder: Annotated[
+        str | None,
+        typer.Option(help="Where the run's encoder is now; or the features of the new images.", show_default=False),
+    ] = None,
     device: DeviceOption = "auto",
     original: OriginalOption = False,
     json_: JsonOption = False,
@@ -47,9 +51,9 @@ def predict(
     if out is None and target.exists():
         raise InvalidInput(f"{target} exists already. Expected it to be new. Name a file with --out; that is replaced.")
     with job(device), progress_bars():
-        model = load_model(folder, choose_device(device))
+        model = load_model(folder, choose_device(device), encoder)
         dataset = read_like(folder, source, max_bad=max_bad)
-        assignment = apply_in_chunks(model, dataset.images)
+        assignment = apply_in_chunks(model, dataset.images, names=dataset.names)
     edits = whole_cluster_edits(folder, assignment.soft.shape[1], is_original=original)
     table = predicted_csv(dataset.names, assignment, edits)
     if is_main():

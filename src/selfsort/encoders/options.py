@@ -18,10 +18,19 @@ class EncodeConfig(Settings):
     )
     views: int = setting(4, "augmented copies of each image, encoded once, that methods with a head learn from")
     crop_min: float = setting(0.4, "smallest share of the image in a view")
+    side: int = setting(0, "pixels of a side, for an .onnx file that leaves it open")
+    mean: tuple[float, ...] = setting(
+        (), "of pixels in [0, 1], one or one per channel, for an .onnx file that has none"
+    )
+    std: tuple[float, ...] = setting((), "deviation of the same pixels")
     map_channels: int = setting(96, "channels that feature maps are brought to by PCA, for gatcluster")
 
     def __post_init__(self) -> None:
         super().__post_init__()
         for name in ("views", "map_channels"):
             self.require(name, getattr(self, name) >= 1, "be at least 1")
+        self.require("side", self.side >= 0, "be at least 0")
+        for name in ("mean", "std"):
+            self.require(name, len(getattr(self, name)) in (0, 1, 3), "hold one number, or three for colour")
+        self.require("std", len(self.std) == len(self.mean), "hold as many numbers as mean")
         self.require("crop_min", 0 < self.crop_min <= 1, "be above 0 and at most 1")

@@ -129,24 +129,26 @@ class Opened:
         return not any(isinstance(part.source, VectorTable) for part in self.parts)
 
 
-def open_encoder(text: str, device: torch.device) -> Opened:
+def open_encoder(text: str, device: torch.device, config: EncodeConfig = EncodeConfig()) -> Opened:  # noqa: B008
     """Read --encoder: names, files, folders or a run, joined by + where there are several."""
     words = [text] if _exists(text) or _is_run_with_layer(text) else text.split("+")
-    opened = [_open_one(word, device) for word in words]
+    opened = [_open_one(word, device, config) for word in words]
     runs = [run for _, _, run in opened if run is not None]
     if len(runs) > 1:
         raise invalid("--encoder", "name at most one run", repr(text), "Leave the others out.")
     return Opened(text, tuple(part for part, _, _ in opened), tuple(place for _, place, _ in opened), *runs)
 
 
-def _open_one(text: str, device: torch.device, engine: str | None = None) -> tuple[Part, Json, RunFolder | None]:
+def _open_one(
+    text: str, device: torch.device, config: EncodeConfig, engine: str | None = None
+) -> tuple[Part, Json, RunFolder | None]:
     if text in ENCODERS:
         return Part(open_named(text, device, engine), is_general=True), {"kind": "name", "at": text}, None
     if text.startswith("hf:"):
         return _huggingface(text.removeprefix("hf:"), device), {"kind": "hf", "at": text.removeprefix("hf:")}, None
     path, output = _with_suffix(text, ":")
     if path.suffix.lower() == ".onnx":
-        return _onnx(path, output, device), {"kind": "onnx", "at": str(path.absolute()), "output": output}, None
+        return _onnx(path, output, device, config), {"kind": "onnx", "at": str(path.absolute()), "output": output}, None
     path = expanded(text)
     if path.suffix.lower() in SUFFIXES:
         return Part(open_table(path), is_general=False), {"kind": "table", "at": str(path.absolute())}, None
@@ -165,10 +167,12 @@ def _open_one(text: str, device: torch.device, engine: str | None = None) -> tup
     return part, {"kind": "run", "at": str(folder.path), "layer": layer}, folder
 
 
-def _onnx(path: Path, output: str | None, device: torch.device) -> Part:
+def _onnx(path: Path, output: str | None, device: torch.device, config: EncodeConfig) -> Part:
     from selfsort.encoders.onnx import open_onnx
 
-    return Part(open_onnx(path, output=output, device=device), is_general=True)
+    mean, std = config.mean or None, config.std or None
+    opened = open_onnx(path, output=output, mean=mean, std=std, side=config.side or None, device=device)
+    return Part(opened, is_general=True)
 
 
 def _huggingface(name: str, device: torch.device) -> Part:
@@ -258,17 +262,19 @@ def stored_encoder(folder: RunFolder, device: torch.device, elsewhere: str | Non
         named = elsewhere.split("+") if len(described) > 1 else [elsewhere]
         if len(named) != len(described):
             raise invalid("--encoder", f"name {len(described)} encoders, joined by +", repr(elsewhere), "Name all.")
-    parts = tuple(_stored_part(folder, part, device, at) for part, at in zip(described, named, strict=True))
     config = EncodeConfig.from_json(told.get("settings", {}))
+    parts = tuple(_stored_part(folder, part, device, config, at) for part, at in zip(described, named, strict=True))
     return FittedEncoder(parts, config, told["on"], folder.read_state(ENCODER_FILE), device)
 
 
-def _stored_part(folder: RunFolder, described: Any, device: torch.device, elsewhere: str | None) -> Part:
+def _stored_part(
+    folder: RunFolder, described: Any, device: torch.device, config: EncodeConfig, elsewhere: str | None
+) -> Part:
     if not isinstance(described, dict) or not isinstance(described.get("at"), str):
         raise _damaged(folder)
     kind, at, engine = described.get("kind"), described["at"], described.get("engine")
     if elsewhere is not None:
-        part, _, _ = _open_one(elsewhere, device, engine)
+        part, _, _ = _open_one(elsewhere, device, config, engine)
     elif kind == "run":
         inner = RunFolder.open(folder.path / FEATURES_FROM)
         part = Part(load_run_encoder(inner, device, str(described.get("layer", "top"))), is_general=False)
@@ -277,7 +283,7 @@ def _stored_part(folder: RunFolder, described: Any, device: torch.device, elsewh
         part = Part(open_named(at, device, engine if isinstance(engine, str) else None), is_general=True)
     elif kind == "onnx":
         output = described.get("output")
-        part = _onnx(Path(at), output if isinstance(output, str) else None, device)
+        part = _onnx(Path(at), output if isinstance(output, str) else None, device, config)
     elif kind == "hf":
         part = _huggingface(at, device)
     elif kind == "table":

@@ -38,7 +38,7 @@ from selfsort.runs.encoder import (
 from selfsort.runs.folder import RunFolder
 from selfsort.runs.loop import FitRun, Outcome, run_config
 from selfsort.runs.model import STARTED_FROM, embed, going_on, kind_of
-from selfsort.runs.renamed import renamings
+from selfsort.runs.renamed import renamings, split
 from selfsort.runs.settings import read_words, settle, stored_settings
 from selfsort.types import Clustering, Encoded, Json, Method, Model, Stage
 
@@ -125,7 +125,7 @@ def launch(request: Request) -> Launched:
     if "n_clusters" in settings:
         raise InvalidInput("--set n_clusters says twice how many clusters to find. Expected it once. Use --clusters.")
     device = choose_device(request.device)
-    opened = _open_encoder(request, kind, device)
+    opened = _open_encoder(request, kind, settings, device)
     settle_for = partial(settle, kind, request.clusters, settings, recipe=request.recipe, device=device)
     # Anything that can be refused before minutes of decoding is refused first.
     settle_for(shape=(1, 1, 1), on_encoder=opened is not None)
@@ -175,7 +175,9 @@ def launch(request: Request) -> Launched:
     return launched
 
 
-def _open_encoder(request: Request, kind: Method | Stage, device: torch.device) -> Opened | None:
+def _open_encoder(
+    request: Request, kind: Method | Stage, settings: Mapping[str, Any], device: torch.device
+) -> Opened | None:
     """Open the encoder asked for, and refuse what the method cannot learn on; a stage has that of its run."""
     if request.encoder == NO_ENCODER:
         return None
@@ -190,7 +192,7 @@ def _open_encoder(request: Request, kind: Method | Stage, device: torch.device) 
             f"{kind.name} learns from pixels alone, so --encoder cannot be used with it. Expected a method that takes "
             "features. Choose for example --method ac-gdl, or --encoder none."
         )
-    opened = open_encoder(request.encoder, device)
+    opened = open_encoder(request.encoder, device, EncodeConfig.from_json(split(settings)[2]))
     if kind.needs_views and not opened.has_views:
         raise InvalidInput(
             f"{kind.name} learns from augmented pictures, which a table of features does not have. Expected a network "
