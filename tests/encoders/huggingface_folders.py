@@ -79,7 +79,8 @@ def processor_settings(kind: str, side: int) -> dict[str, Any]:
     if kind.startswith("vit"):
         return {"image_processor_type": "ViTImageProcessor", "size": both}
     edge = {"shortest_edge": side}
-    return {"image_processor_type": "ConvNextImageProcessor", "size": edge, "crop_pct": 0.875, **_IMAGENET}
+    settings = {"image_processor_type": "ConvNextImageProcessor", "size": edge, "crop_pct": 0.875, "resample": 3}
+    return {**settings, **_IMAGENET}
 
 
 def save_tiny(kind: str, folder: Path, **changes: Any) -> Any:

@@ -50,7 +50,7 @@ def conv_model(axes: Axes = ("batch", 3, 8, 8), *, dtype: int = FLOAT, is_last: 
         helper.make_node("Flatten", ["mean"], ["features"]),
         helper.make_node("Softmax", ["features"], ["scores"]),
     ]
-    named = {"features": ["n", DIM], "scores": ["n", DIM], "map": None}
+    named: dict[str, Axes | None] = {"features": ["n", DIM], "scores": ["n", DIM], "map": None}
     return graph_model(
         nodes,
         [helper.make_tensor_value_info("pixels", dtype, axes)],

@@ -170,10 +170,9 @@ def _refused(name: str, what: str, expected: str) -> InvalidInput:
 
 def _size(size: object, key: str, name: str, *, is_square: bool) -> tuple[int | None, int, int]:
     """Return the shortest edge, if that is how the size is meant, then height and width."""
-    sides = (
-        size if isinstance(size, dict) else {"height": size, "width": size} if is_square else {"shortest_edge": size}
-    )
-    sides = {axis: side for axis, side in sides.items() if side is not None}
+    alone: Json = {"height": size, "width": size} if is_square else {"shortest_edge": size}
+    said: Json = size if isinstance(size, dict) else alone
+    sides = {axis: side for axis, side in said.items() if side is not None}
     for side in sides.values():
         if not isinstance(side, int) or isinstance(side, bool) or not 1 <= side <= _LARGEST_SIDE:
             raise _refused(name, f"has the {key} {size!r}", f"whole numbers between 1 and {_LARGEST_SIDE}")

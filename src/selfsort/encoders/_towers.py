@@ -66,9 +66,9 @@ def find_family(model_type: object, tensors: Mapping[str, Any]) -> Family | None
 class ImageTower(nn.Module):
     """Images in [0, 1] to features: cut, scale, normalise, the model, and its pooling."""
 
-    def __init__(self, model: nn.Module, family: Family, preparation: Preparation) -> None:
+    def __init__(self, model: Any, family: Family, preparation: Preparation) -> None:
         super().__init__()
-        self.model = model
+        self.model: Any = model
         self.family = family
         self.preparation = preparation
 
@@ -93,12 +93,12 @@ class ImageTower(nn.Module):
             return last if norm is None else norm(last.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
         stride = self.family.stride or int(self.model.config.patch_size)
         h, w = (side // stride for side in self.preparation.crop)
-        tokens_BTD = last[:, last.shape[1] - h * w :]
+        tokens_BTD: Tensor = last[:, last.shape[1] - h * w :]
         if self.family.model.startswith("CLIP"):
             tokens_BTD = next(part for name, part in parts.items() if name.endswith("post_layernorm"))(tokens_BTD)
         if self.family.pooling == "projected":
             tokens_BTD = parts["visual_projection"](tokens_BTD)
-        return tokens_BTD.transpose(1, 2).unflatten(2, (h, w))
+        return tokens_BTD.transpose(1, 2).reshape(len(last), -1, h, w)
 
     def _outputs(self, x_BCHW: Tensor) -> Any:
         return self.model(pixel_values=self.preparation.values(x_BCHW), return_dict=True)
