@@ -20,7 +20,7 @@ from selfsort.encoders.fitted import FittedEncoder
 from selfsort.errors import InvalidInput, invalid
 from selfsort.learning.device import choose_device
 from selfsort.methods.registry import DEFAULT_METHOD
-from selfsort.runs.encoder import NO_ENCODER
+from selfsort.runs.encoder import NO_ENCODER, side_of
 from selfsort.runs.folder import RunFolder
 from selfsort.runs.launch import Request, fill, launch
 from selfsort.runs.loop import Outcome, write_outcome
@@ -164,7 +164,7 @@ class ImageClusterer(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         if isinstance(X, Images):
             return as_dataset(X)
         if _is_source(X):
-            return read_source(X, spec=spec, min_images=2 if spec is None else 1)
+            return read_source(X, side=side_of(self.encoder), spec=spec, min_images=2 if spec is None else 1)
         # New pictures may be a little brighter than any seen in `fit` when the range was taken from there.
         clip = spec is not None and self.value_range == "auto"
         return as_dataset(from_array(X, image_shape=self.image_shape, value_range=self.value_range_, clip=clip))

@@ -143,6 +143,15 @@ class NetworkModel(Model, Protocol):
 
 
 @runtime_checkable
+class ExportableModel(Model, Protocol):
+    """A model that is no network to be trained, but can be written as one: it compares with what it has stored."""
+
+    def exported(self) -> nn.Module:
+        """Return a module from images (B, C, H, W) in [0, 1], or features, to soft assignments and features."""
+        ...
+
+
+@runtime_checkable
 class Encoder(Protocol):
     """What turns images into features before a method starts. Shape letters: B batch, C channels, D features."""
 

@@ -181,7 +181,7 @@ class TestFormulas:
 def test_a_link_to_itself_is_no_place(selfsort: Command, command: str, out: str, tmp_path: Path) -> None:
     run = fitted(write_photos(tmp_path / "photos"), tmp_path / "run").path
     (tmp_path / "loop").symlink_to("loop")
-    rest = {"export": ["--to", "csv"], "predict": [tmp_path / "photos"]}.get(command, [])
+    rest: list[str | Path] = {"export": ["--to", "csv"], "predict": [tmp_path / "photos"]}.get(command, [])
     done = selfsort(command, run, *rest, "--out", out)
     if out == "loop" and done.code == 0:
         assert (tmp_path / "loop").is_file(), "a link is replaced, like any file"

@@ -15,12 +15,14 @@ from typing import Any, Protocol
 
 import numpy as np
 import torch
+from torch import nn
 
 from selfsort.config import Config, setting
 from selfsort.errors import InvalidInput, invalid
 from selfsort.graph.affinity import unit_rows, vote
 from selfsort.graph.knn import nearest_neighbours
 from selfsort.graph.neighbours import Neighbours
+from selfsort.nets.heads import CentroidHead, Compared, PixelRows, VoteHead
 from selfsort.types import (
     F32,
     I64,
@@ -129,6 +131,11 @@ class CentroidModel:
         features = rows_of(images, self.mean_image)
         return Assignment(features, self.assign(features))
 
+    def exported(self) -> nn.Module:
+        """Return the comparison with the centres as a module."""
+        head = CentroidHead(torch.from_numpy(self.centroids_KD.copy()), self.variance)
+        return Compared(_pixel_rows(self.mean_image), head)
+
     def assign(self, features: F32) -> F32:
         """Softmax of the negative squared distances over the variance inside the clusters."""
         _check_width(features, self.centroids_KD)
@@ -163,6 +170,15 @@ class VoteModel:
         features = rows_of(images, self.mean_image)
         return Assignment(features, self.assign(features))
 
+    def exported(self) -> nn.Module:
+        """Return the vote as a module, with the training rows inside."""
+        return Compared(_pixel_rows(self.mean_image), self.head())
+
+    def head(self) -> VoteHead:
+        """Return the vote on rows as a module."""
+        rows, labels = (torch.from_numpy(array.copy()) for array in (self.features_ND, self.labels))
+        return VoteHead(rows, labels, self.n_clusters, self.n_neighbours, self.sigma_sq)
+
     def assign(self, features: F32) -> F32:
         """Let the nearest training rows vote."""
         _check_width(features, self.features_ND)
@@ -172,6 +188,10 @@ class VoteModel:
     def count_votes(self, neighbours: Neighbours) -> F32:
         """Let these training rows vote."""
         return vote(neighbours, self.labels, self.n_clusters, self.sigma_sq)
+
+
+def _pixel_rows(mean: F32 | None) -> PixelRows:
+    return PixelRows(None if mean is None else torch.from_numpy(mean.copy()))
 
 
 def _rows(state: State, name: str) -> F32:

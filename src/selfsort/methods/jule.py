@@ -36,7 +36,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from sklearn.decomposition import PCA
-from torch import Tensor
+from torch import Tensor, nn
 
 from selfsort import distributed
 from selfsort.classic.gdl import merge_history, short_graph_note
@@ -54,7 +54,7 @@ from selfsort.learning.encode import check_request, encode
 from selfsort.learning.epoch import EpochStats, run_epoch
 from selfsort.learning.seeds import seeded_init, torch_generator
 from selfsort.nets.convnet import ARCHITECTURES, LAYERS, ConvNet, plan_blocks
-from selfsort.nets.heads import N_EMBEDDED, EmbeddingHead
+from selfsort.nets.heads import N_EMBEDDED, Compared, EmbeddingHead, PixelRows, unit
 from selfsort.types import F32, I64, Arrays, Assignment, Clustering, Inputs, Method, Snapshot, State
 
 # Kept of every stage for its figures: so many images, principal components and neighbours (the paper's curves of
@@ -451,6 +451,23 @@ class JULEModel:
         top = rows_of(images) if self.is_raw else encode_layer(self.net, images, self.device)
         features = top if layer == "top" else encode_layer(self.net, images, self.device, layer)
         return Assignment(features, self.votes.assign(top))
+
+    def exported(self) -> nn.Module:
+        """Return the network and the vote as one module, with the features of the training images inside."""
+        rows = PixelRows() if self.is_raw else _TopRows(self.net)
+        return Compared(rows, self.votes.head()).eval()
+
+
+class _TopRows(nn.Module):
+    """The rows that the vote compares."""
+
+    def __init__(self, net: ConvNet | EmbeddingHead) -> None:
+        super().__init__()
+        self.net = net
+
+    def forward(self, x: Tensor) -> Tensor:
+        rows_BD: Tensor = self.net(x)
+        return rows_BD if self.net.is_embedding else unit(rows_BD)
 
 
 def restore(config: JULEConfig, state: State, *, device: torch.device) -> JULEModel:

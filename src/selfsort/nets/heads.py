@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -83,6 +84,65 @@ class LabelHead(nn.Module):
     def pooled(self, x_BD: Tensor) -> Tensor:
         """Return the features below the clusters: the encoder's."""
         return x_BD
+
+
+class PixelRows(nn.Module):
+    """Images in [0, 1] as rows of unit length, less a mean image where there is one; features pass as they are."""
+
+    def __init__(self, mean_D: Tensor | None = None) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(()) if mean_D is None else mean_D)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return rows (B, D)."""
+        return unit(x.permute(0, 2, 3, 1).flatten(1) - self.get_buffer("mean")) if x.ndim == 4 else x
+
+
+def _squared_distances(x_BD: Tensor, y_KD: Tensor) -> Tensor:
+    squares_BK = x_BD.square().sum(dim=1, keepdim=True) + y_KD.square().sum(dim=1)
+    return (squares_BK - 2 * x_BD @ y_KD.T).clamp(min=0)
+
+
+class VoteHead(nn.Module):
+    """The affinity-weighted vote of the nearest stored rows (`graph.affinity.vote`) as part of a network."""
+
+    def __init__(self, stored_ND: Tensor, labels_N: Tensor, n_clusters: int, n_voters: int, sigma_sq: float) -> None:
+        super().__init__()
+        self.n_voters, self.sigma_sq = min(n_voters, len(stored_ND)), sigma_sq
+        self.register_buffer("stored", stored_ND)
+        self.register_buffer("votes", F.one_hot(labels_N, n_clusters).to(stored_ND.dtype))
+
+    def forward(self, x_BD: Tensor) -> Tensor:
+        """Return soft assignments (B, K)."""
+        near_BM, idx_BM = _squared_distances(x_BD, self.get_buffer("stored")).topk(self.n_voters, largest=False)
+        weights_BM = F.softmax(-(near_BM - near_BM[:, :1]) / self.sigma_sq, dim=1)
+        return (weights_BM[:, :, None] * self.get_buffer("votes")[idx_BM]).sum(dim=1)
+
+
+class CentroidHead(nn.Module):
+    """A mixture of equal round Gaussians around stored centres, as part of a network."""
+
+    def __init__(self, centroids_KD: Tensor, variance: float) -> None:
+        super().__init__()
+        self.variance = variance
+        self.register_buffer("centroids", centroids_KD)
+
+    def forward(self, x_BD: Tensor) -> Tensor:
+        """Return soft assignments (B, K)."""
+        return F.softmax(-_squared_distances(x_BD, self.get_buffer("centroids")) / (2 * self.variance), dim=1)
+
+
+class Compared(nn.Module):
+    """Something that makes rows of images, and a head that compares them with what it has stored."""
+
+    def __init__(self, rows: nn.Module, head: nn.Module) -> None:
+        super().__init__()
+        self.rows, self.head = rows, head
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Return soft assignments (B, K) and features (B, D)."""
+        rows_BD = self.rows(x)
+        return self.head(rows_BD), rows_BD
 
 
 def unit(x_BD: Tensor) -> Tensor:

@@ -129,6 +129,12 @@ class Opened:
         return not any(isinstance(part.source, VectorTable) for part in self.parts)
 
 
+def side_of(text: str) -> int | None:
+    """Say what size pictures are wanted in, without opening anything; None: an encoder does not matter for it."""
+    cards = [ENCODERS[word] for word in text.split("+") if word in ENCODERS]
+    return max((min(card.shape[:2]) for card in cards), default=None)
+
+
 def open_encoder(text: str, device: torch.device, config: EncodeConfig = EncodeConfig()) -> Opened:  # noqa: B008
     """Read --encoder: names, files, folders or a run, joined by + where there are several."""
     words = [text] if _exists(text) or _is_run_with_layer(text) else text.split("+")
@@ -170,7 +176,8 @@ def _open_one(
 def _onnx(path: Path, output: str | None, device: torch.device, config: EncodeConfig) -> Part:
     from selfsort.encoders.onnx import open_onnx
 
-    mean, std = config.mean or None, config.std or None
+    # One number is for all channels.
+    mean, std = (values[0] if len(values) == 1 else values or None for values in (config.mean, config.std))
     opened = open_onnx(path, output=output, mean=mean, std=std, side=config.side or None, device=device)
     return Part(opened, is_general=True)
 

@@ -137,6 +137,16 @@ def launch(request: Request) -> Launched:
     else:
         reading = request.source if opened is None else replace(request.source, side=opened.side)
         source, dataset = reading.to_json(), reading.read()
+    reason = "asked for"
+    if request.encoder == AUTO_ENCODER:
+        judged, note = _judged(opened, dataset, kind, request, device)
+        reason, notes = judged.reason, notes + note
+        if opened is not None and not judged.is_used:
+            opened = None
+            if isinstance(request.source, ReadOptions) and dataset.spec.shape[:2] != (
+                reading := request.source
+            ).expected_side(dataset):
+                source, dataset = reading.to_json(), reading.read()
     settled = settle_for(shape=dataset.images.shape, on_encoder=opened is not None)
     if request.start_from is not None:
         refuse_other_images(request.start_from, dataset)

@@ -21,7 +21,7 @@ from selfsort.runs.folder import RunFolder
 from selfsort.runs.labels import current_labels
 from selfsort.types import F32, Images
 
-NETWORKS = [name for name in ("fcae-kmeans", "dbc", "dec", "dac", "gatcluster", "secu") if name in METHODS]
+NETWORKS = list(METHODS)
 
 
 def saved(name: str, images: Images, path: Path) -> ImageClusterer:
@@ -86,13 +86,6 @@ def test_following_the_metadata_gives_the_labels_of_the_run(run: Path, tmp_path:
     ready = conform(wide, ImageSpec.from_json(folder.config["image"]))
     expected = apply_in_chunks(load_model(folder, choose_device("cpu")), ready)
     np.testing.assert_array_equal(run_onnx(path, ready)[0].argmax(axis=1), expected.labels)
-
-
-def test_a_method_that_votes_is_refused(tmp_path: Path) -> None:
-    saved("kmeans", shapes(6, size=12, n_classes=3)[0], tmp_path / "run")
-    with pytest.raises(InvalidInput, match=r"kmeans does not label images by a network alone.*selfsort predict"):
-        export_onnx(RunFolder.open(tmp_path / "run"), tmp_path / "model.onnx")
-    assert not (tmp_path / "model.onnx").exists()
 
 
 def test_a_place_inside_the_run_is_refused(run: Path) -> None:

@@ -20,10 +20,11 @@ from torch import Tensor, nn
 from selfsort import __version__
 from selfsort.data import ImageSpec
 from selfsort.errors import InvalidInput, missing_extra
+from selfsort.runs.encoder import EncodedModel
 from selfsort.runs.folder import RunFolder
 from selfsort.runs.labels import RunLabels
 from selfsort.runs.model import load_model
-from selfsort.types import Json, NetworkModel
+from selfsort.types import ExportableModel, Json, Model, NetworkModel
 
 _OPSET = 17
 
@@ -55,17 +56,39 @@ def onnx_file(folder: RunFolder, labels: RunLabels) -> Callable[[IO[bytes]], obj
     except ImportError:
         raise missing_extra("onnx", "--to onnx", "onnx") from None
     model = load_model(folder, torch.device("cpu"))
-    if not isinstance(model, NetworkModel):
-        raise InvalidInput(
-            f"{folder.config['method']} does not label images by a network alone, so it cannot be written as ONNX. "
-            "Expected a method such as dbc or fcae-kmeans. Label new images with selfsort predict."
-        )
+    network = network_of(model, folder.field("method", str))
     spec = ImageSpec.from_json(folder.field("image", dict))
-    graph = onnx.load_from_string(_traced(model.network(), spec))
+    graph = onnx.load_from_string(_traced(network, spec))
     for key, value in _metadata(folder, spec).items():
         graph.metadata_props.add(key=key, value=value)
     onnx.checker.check_model(graph)
     return lambda file: file.write(graph.SerializeToString())
+
+
+def network_of(model: Model, method: str) -> nn.Module:
+    """Return a model as one module, with its encoder and with the votes of its training images."""
+    if isinstance(model, EncodedModel):
+        return _Behind(model.encoder.network(), network_of(model.inner, method)).eval()
+    if isinstance(model, NetworkModel):
+        return model.network()
+    if isinstance(model, ExportableModel):
+        return model.exported().eval()
+    raise InvalidInput(
+        f"the models of {method} cannot be written as ONNX. Expected a method of selfsort itself. "
+        "Label new images with selfsort predict."
+    )
+
+
+class _Behind(nn.Module):
+    """A method's own module behind an encoder."""
+
+    def __init__(self, encoder: nn.Module, own: nn.Module) -> None:
+        super().__init__()
+        self.encoder, self.own = encoder, own
+
+    def forward(self, x_BCHW: Tensor) -> tuple[Tensor, Tensor]:
+        soft_BK, features_BD = self.own(self.encoder(x_BCHW))
+        return soft_BK, features_BD
 
 
 def _traced(network: nn.Module, spec: ImageSpec) -> bytes:

