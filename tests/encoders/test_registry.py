@@ -31,7 +31,7 @@ CARD = EncoderCard(
 
 
 def test_an_unknown_name_is_answered_with_the_known_ones() -> None:
-    with pytest.raises(InvalidInput, match="efficientnet-lite0.*'resnet'"):
+    with pytest.raises(InvalidInput, match=r"efficientnet-lite0.*'resnet'"):
         find_card("resnet")
 
 
