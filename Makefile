@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 # Wheels only: building a source archive would fetch build tools that have no hash here.
 LOCKED := --require-hashes --only-binary :all: --no-deps
-EXTRAS := dev approx umap explore onnx hf heic datasets
+EXTRAS := dev approx umap explore onnx hf heic datasets pretrained
 # Not in the lock: torch, and what only a Python inside a browser needs.
 OMIT := torch httpx2-jsfetch
 SUPPLY := $(VENV)-supply
@@ -127,7 +127,7 @@ $(LOWEST)/.installed: pyproject.toml $(SUPPLY)/.installed
 		pyproject.toml - $(addprefix --extra ,$(filter-out dev,$(EXTRAS))) --no-emit-package torch -o $(LOWEST)/lowest.txt
 	$(SUPPLY)/bin/uv pip install --quiet --python $(LOWEST)/bin/python --only-binary :all: -r $(LOWEST)/lowest.txt \
 		pytest pytest-xdist hypothesis httpx schemathesis selenium
-	$(LOWEST)/bin/python $(PIP_INSTALL) torch==2.13.0
+	$(LOWEST)/bin/python $(PIP_INSTALL) torch==2.13.0 efficientnet_lite_pytorch
 	touch $@
 
 clean:

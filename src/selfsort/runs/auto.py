@@ -42,11 +42,23 @@ class Judgement:
 
     is_used: bool
     reason: str
+    note: str = ""
+    """What to tell the user before the run starts."""
 
 
 def best_installed() -> str | None:
     """Name the best encoder whose weights are there."""
     return next((name for name in PREFERRED if name in ENCODERS and ENCODERS[name].is_installed()), None)
+
+
+def judge_without(images: Images) -> Judgement:
+    """Say what is missed where no encoder is installed."""
+    note = (
+        f"These look like photographs, which an encoder sorts far better than their pixels: {INSTALL}"
+        if looks_like_photographs(images)
+        else ""
+    )
+    return Judgement(False, "none is installed", note)
 
 
 def looks_like_photographs(images: Images) -> bool:
@@ -65,15 +77,14 @@ def judge(images: Images, encoder: Encoder, *, folder: Path | None, device: torc
         return Judgement(is_colour, f"{len(images)} pictures, {'in colour' if is_colour else 'gray'}")
     rows = np.unique(np.linspace(0, len(images) - 1, min(_N_SAMPLE, len(images))).astype(np.int64))
     sample = images.subset(rows)
-    features = plain_features(
-        encoder, sample, fingerprint(sample), is_mirrored=False, folder=folder, device=device
-    )
+    features = plain_features(encoder, sample, fingerprint(sample), is_mirrored=False, folder=folder, device=device)
     by_pixels, by_features = (_dimension(found) for found in (pixel_features(sample), _centred(features)))
     share = _SHARE_COLOUR if channels == 3 else _SHARE_GRAY
     is_used = by_features < share * by_pixels
     kind = "in colour" if channels == 3 else "gray"
-    found = f"it sees {by_features:.1f} dimensions where their pixels show {by_pixels:.1f}"
-    return Judgement(is_used, f"pictures {kind}, and {found}" if is_used else f"of pictures {kind} {found}")
+    found = f"{by_features:.1f} dimensions seen by {encoder.name}, {by_pixels:.1f} in pixels"
+    verdict = f"encoder {encoder.name}" if is_used else "no encoder"
+    return Judgement(is_used, f"pictures {kind}: {found}", f"{verdict}, chosen for pictures {kind} ({found})")
 
 
 def _dimension(rows: F32) -> float:

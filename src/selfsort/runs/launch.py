@@ -24,7 +24,9 @@ from selfsort.errors import InvalidInput, invalid
 from selfsort.improve.stages import STAGES, find_stage
 from selfsort.learning.device import choose_device
 from selfsort.methods.registry import DEFAULT_METHOD, find_method
+from selfsort.runs.auto import Judgement, best_installed, judge, judge_without
 from selfsort.runs.encoder import (
+    AUTO_ENCODER,
     ENCODER_FILE,
     FEATURES_FROM,
     NO_ENCODER,
@@ -40,7 +42,7 @@ from selfsort.runs.loop import FitRun, Outcome, run_config
 from selfsort.runs.model import STARTED_FROM, embed, going_on, kind_of
 from selfsort.runs.renamed import renamings, split
 from selfsort.runs.settings import read_words, settle, stored_settings
-from selfsort.types import Clustering, Encoded, Json, Method, Model, Stage
+from selfsort.types import Clustering, Encoded, Encoder, Json, Method, Model, Stage
 
 _MAX_THREADS = 1024
 """More than any machine has use for; a stranger's config.json must not start millions."""
@@ -132,21 +134,17 @@ def launch(request: Request) -> Launched:
     if request.out is not None and distributed.is_main():
         RunFolder.refuse_occupied(request.out)
     is_in_memory = isinstance(request.source, Dataset)
-    if isinstance(request.source, Dataset):
-        source, dataset = request.source.ingest, request.source
-    else:
-        reading = request.source if opened is None else replace(request.source, side=opened.side)
-        source, dataset = reading.to_json(), reading.read()
+    source, dataset = _read(request.source, None if opened is None else opened.side)
     reason = "asked for"
-    if request.encoder == AUTO_ENCODER:
-        judged, note = _judged(opened, dataset, kind, request, device)
-        reason, notes = judged.reason, notes + note
+    if request.encoder == AUTO_ENCODER and request.start_from is None:
+        judged = _judge(opened, dataset, device, is_cached=request.cache)
+        reason = judged.reason
+        if judged.note:
+            notes = (*notes, judged.note)
         if opened is not None and not judged.is_used:
+            if min(dataset.images.shape[:2]) == opened.side:  # decoded for it: methods on pixels want their own size
+                source, dataset = _read(request.source, None)
             opened = None
-            if isinstance(request.source, ReadOptions) and dataset.spec.shape[:2] != (
-                reading := request.source
-            ).expected_side(dataset):
-                source, dataset = reading.to_json(), reading.read()
     settled = settle_for(shape=dataset.images.shape, on_encoder=opened is not None)
     if request.start_from is not None:
         refuse_other_images(request.start_from, dataset)
@@ -158,7 +156,7 @@ def launch(request: Request) -> Launched:
         told = {"encoder": request.start_from.config.get("encoder")}
     elif opened is not None:
         encoder, encoded = _encoded(opened, kind, dataset, settled.encode, device, is_cached=request.cache)
-        told = {"encoder": describe(opened, encoder, "asked for")}
+        told = {"encoder": describe(opened, encoder, reason)}
     fit = FitRun(
         images=dataset.images,
         method=kind,
@@ -185,11 +183,32 @@ def launch(request: Request) -> Launched:
     return launched
 
 
+def _read(source: ReadOptions | Dataset, side: int | None) -> tuple[Json, Dataset]:
+    """Return images and how to read them again; pictures of different or large sizes come in that of an encoder."""
+    if isinstance(source, Dataset):
+        return source.ingest, source
+    reading = replace(source, side=side)
+    return reading.to_json(), reading.read()
+
+
+def _judge(opened: Opened | None, dataset: Dataset, device: torch.device, *, is_cached: bool) -> Judgement:
+    """Let the images decide about the encoder at hand."""
+    if opened is None:
+        return judge_without(dataset.images)
+    encoder = opened.parts[0].source
+    assert isinstance(encoder, Encoder), "one of ours"
+    return judge(dataset.images, encoder, folder=cache_folder() if is_cached else None, device=device)
+
+
 def _open_encoder(
     request: Request, kind: Method | Stage, settings: Mapping[str, Any], device: torch.device
 ) -> Opened | None:
     """Open the encoder asked for, and refuse what the method cannot learn on; a stage has that of its run."""
-    if request.encoder == NO_ENCODER:
+    wanted: str | None = request.encoder
+    if wanted == AUTO_ENCODER:
+        has_choice = isinstance(kind, Method) and kind.learns_on is not None and request.start_from is None
+        wanted = best_installed() if has_choice else None
+    if wanted in (None, NO_ENCODER):
         return None
     if request.start_from is not None:
         raise InvalidInput(
@@ -202,7 +221,7 @@ def _open_encoder(
             f"{kind.name} learns from pixels alone, so --encoder cannot be used with it. Expected a method that takes "
             "features. Choose for example --method ac-gdl, or --encoder none."
         )
-    opened = open_encoder(request.encoder, device, EncodeConfig.from_json(split(settings)[2]))
+    opened = open_encoder(wanted, device, EncodeConfig.from_json(split(settings)[2]))
     if kind.needs_views and not opened.has_views:
         raise InvalidInput(
             f"{kind.name} learns from augmented pictures, which a table of features does not have. Expected a network "

@@ -8,10 +8,7 @@ done before it (size, aspect ratio, gray or RGB) is in the file's metadata, as J
 from __future__ import annotations
 
 import json
-import tempfile
-import warnings
 from collections.abc import Callable
-from pathlib import Path
 from typing import IO
 
 import torch
@@ -20,13 +17,12 @@ from torch import Tensor, nn
 from selfsort import __version__
 from selfsort.data import ImageSpec
 from selfsort.errors import InvalidInput, missing_extra
+from selfsort.nets.trace import as_onnx
 from selfsort.runs.encoder import EncodedModel
 from selfsort.runs.folder import RunFolder
 from selfsort.runs.labels import RunLabels
 from selfsort.runs.model import load_model
 from selfsort.types import ExportableModel, Json, Model, NetworkModel
-
-_OPSET = 17
 
 _FIT = {
     "crop": "scale until both sides cover height x width, cut the surplus evenly on both sides",
@@ -58,7 +54,8 @@ def onnx_file(folder: RunFolder, labels: RunLabels) -> Callable[[IO[bytes]], obj
     model = load_model(folder, torch.device("cpu"))
     network = network_of(model, folder.field("method", str))
     spec = ImageSpec.from_json(folder.field("image", dict))
-    graph = onnx.load_from_string(_traced(network, spec))
+    example = torch.zeros(2, *spec.shape, dtype=torch.uint8)
+    graph = onnx.load_from_string(as_onnx(_FromPixels(network), example, "pixels", ["soft", "features"]))
     for key, value in _metadata(folder, spec).items():
         graph.metadata_props.add(key=key, value=value)
     onnx.checker.check_model(graph)
@@ -89,25 +86,6 @@ class _Behind(nn.Module):
     def forward(self, x_BCHW: Tensor) -> tuple[Tensor, Tensor]:
         soft_BK, features_BD = self.own(self.encoder(x_BCHW))
         return soft_BK, features_BD
-
-
-def _traced(network: nn.Module, spec: ImageSpec) -> bytes:
-    names, example = ["pixels", "soft", "features"], torch.zeros(2, *spec.shape, dtype=torch.uint8)
-    with tempfile.TemporaryDirectory() as scratch, warnings.catch_warnings():
-        # The newer exporter, which this one's warning recommends, needs a further package and gains us nothing.
-        warnings.simplefilter("ignore")
-        path = Path(scratch) / "model.onnx"
-        torch.onnx.export(
-            _FromPixels(network).eval(),
-            (example,),
-            path,
-            input_names=names[:1],
-            output_names=names[1:],
-            dynamic_axes={name: {0: "batch"} for name in names},
-            opset_version=_OPSET,
-            dynamo=False,
-        )
-        return path.read_bytes()
 
 
 def _metadata(folder: RunFolder, spec: ImageSpec) -> dict[str, str]:
