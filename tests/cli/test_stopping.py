@@ -144,7 +144,7 @@ class TestSignals:
             finally:
                 raise KeyboardInterrupt
 
-        monkeypatch.setattr(cli, "_progress_bars", impatient)
+        monkeypatch.setattr("selfsort.cli.fit.progress_bars", impatient)
         monkeypatch.setattr(moment, raiser(KeyboardInterrupt()))
         done = selfsort("fit", npz, *TOY_WORDS, "--out", "run")
         assert (done.code, done.err) == (3, f"selfsort: interrupted. {advice}\n")

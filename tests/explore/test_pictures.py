@@ -11,6 +11,8 @@ from PIL import Image
 from tests.conftest import write_photos
 from tests.explore.runs import fitted
 
+from selfsort.data.folder import recorded_item
+from selfsort.data.gallery import Item
 from selfsort.explore import pictures as module
 from selfsort.explore.pictures import Encoded, Pictures
 from selfsort.runs.folder import RunFolder
@@ -78,6 +80,27 @@ class TestFolder:
         assert thumbnails is not None
         for row in (0, 1):
             assert (pixels_of(found.large(row)) == thumbnails.pixels[row]).all()
+
+    def test_of_very_many_pictures_only_some_are_looked_for_on_opening(
+        self, photo_run: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(module, "_PROBED", 3)
+        asked = []
+
+        def counted(root: Path, name: str) -> Item | None:
+            asked.append(name)
+            return recorded_item(root, name)
+
+        monkeypatch.setattr(module, "recorded_item", counted)
+        names = photo_run.label_table().names
+        for name in (names[0], names[1]):
+            (tmp_path / "photos" / name).unlink()
+        found = opened(photo_run)
+        assert asked == [names[0], names[8], names[17]], "evenly spread"
+        assert found.note == "1 image of the 3 that were looked for cannot be found in the source any more."
+        found.large(5)
+        assert asked[3:] == [names[5]]
+        assert found.sheet([1, 2]).missing == (), "the run has a copy of what is gone"
 
     def test_other_pictures_are_not_shown(self, photo_run: RunFolder, tmp_path: Path) -> None:
         shutil.rmtree(tmp_path / "photos")

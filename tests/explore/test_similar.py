@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from selfsort.errors import InvalidInput
 from selfsort.explore import similar
 from selfsort.explore.similar import Features
+from selfsort.runs.arrays import read_rows
 
 
 def slow_nearest(features: np.ndarray, rows: list[int], count: int) -> list[int]:
@@ -26,6 +29,33 @@ def test_nearest_is_exact(rows: list[int], count: int, monkeypatch: pytest.Monke
     assert found.tolist() == slow_nearest(values, rows, count)
     assert (np.diff(scores) <= 0).all()
     assert np.abs(scores).max() <= 1 + 1e-6
+
+
+@pytest.mark.parametrize("kept_bytes", [0, 2**29])
+@pytest.mark.parametrize("block_rows", [7, 8192])
+def test_features_in_memory_and_in_a_file_are_alike(
+    kept_bytes: int, block_rows: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    values = np.random.default_rng(1).normal(size=(40, 6)).astype(np.float32)
+    values[:4] *= np.array([[1e-25], [1e25], [0], [1]], np.float32)
+    unit = values.astype(np.float64) / np.maximum(np.linalg.norm(values.astype(np.float64), axis=1), 1e-300)[:, None]
+    np.save(tmp_path / "features.npy", values)
+    monkeypatch.setattr(similar, "_KEPT_BYTES", kept_bytes)
+    monkeypatch.setattr(similar, "_BLOCK_ROWS", block_rows)
+    features = Features(np.load(tmp_path / "features.npy", mmap_mode="r"))
+    rows = np.array([0, 1, 2, 3, 10, 11, 12, 30, 31, 32])
+    centre = unit[rows].mean(axis=0)
+    assert features.closeness(rows) == pytest.approx(unit[rows] @ (centre / np.linalg.norm(centre)), abs=1e-6)
+    assert features.nearest(rows[:1], 39)[1][0] == pytest.approx(np.sort(unit @ unit[0])[-2], abs=1e-6)
+
+
+def test_features_of_a_block_are_read_once_per_question(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(similar, "_KEPT_BYTES", 0)
+    asked = []
+    monkeypatch.setattr(similar, "read_rows", lambda table, rows: asked.append(rows) or read_rows(table, rows))
+    features = Features(np.eye(5, dtype=np.float32))
+    features.closeness(np.arange(3))
+    assert len(asked) == 1
 
 
 def test_ties_go_by_number() -> None:

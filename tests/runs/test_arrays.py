@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
-from selfsort.runs.arrays import as_counts, as_rows, as_table, finite
+from selfsort.runs.arrays import as_counts, as_rows, as_table, finite, read_rows
 
 
 @pytest.mark.parametrize(
@@ -43,3 +45,14 @@ def test_tables_need_a_row_per_image() -> None:
 
 def test_what_is_not_a_number_becomes_zero() -> None:
     assert finite(np.array([np.nan, np.inf, -np.inf, 2.0])).tolist() == [0, 0, 0, 2]
+
+
+@pytest.mark.parametrize("rows", [slice(1, 3), np.array([2, 0])])
+def test_rows_are_copied_from_a_mapped_table_and_made_finite(rows: slice | np.ndarray, tmp_path: Path) -> None:
+    table = np.array([[1, np.nan], [2, np.inf], [3, 4]], np.float32)
+    np.save(tmp_path / "table.npy", table)
+    mapped = np.load(tmp_path / "table.npy", mmap_mode="r")
+    found = read_rows(mapped, rows)
+    assert found.tolist() == np.nan_to_num(table, posinf=0)[rows].tolist()
+    found += 1  # a copy, which may be changed in place
+    assert np.array_equal(np.load(tmp_path / "table.npy"), table, equal_nan=True)

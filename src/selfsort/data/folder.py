@@ -103,8 +103,14 @@ def list_folder(root: Path) -> Gallery:
 
 def list_recorded(root: Path, names: Iterable[str]) -> Gallery:
     """Take pictures by the names they had when the folder was listed: one look at each, and at nothing else."""
-    paths = ((name, _recorded_path(root, name)) for name in names)
-    return Gallery("folder", [Item(name, partial(open_file, path), path) for name, path in paths if path is not None])
+    found = (recorded_item(root, name) for name in names)
+    return Gallery("folder", [item for item in found if item is not None])
+
+
+def recorded_item(root: Path, name: str) -> Item | None:
+    """Return the picture of a recorded name, if it is still there."""
+    path = _recorded_path(root, name)
+    return None if path is None else Item(name, partial(open_file, path), path)
 
 
 def _recorded_path(root: Path, name: str) -> Path | None:

@@ -23,7 +23,7 @@ from selfsort.data.arrays import match_channels
 from selfsort.data.datasets import ImageSpec
 from selfsort.data.decode import Unreadable, decode, probe
 from selfsort.data.detect import open_recorded
-from selfsort.data.folder import expanded, open_file
+from selfsort.data.folder import expanded, open_file, recorded_item
 from selfsort.data.gallery import Gallery, Item
 from selfsort.data.options import ReadOptions
 from selfsort.data.resize import cpu_count
@@ -44,6 +44,10 @@ _LOSSLESS_SIDE = 64
 """Up to here sheets are stored exactly: small pictures are shown enlarged, where lossy edges would be seen."""
 
 _CACHE_BYTES = 96 * 2**20
+
+_PROBED = 10_000
+"""Of more files than this only so many are looked for on opening; the others when they are shown."""
+
 _MISSING_GRAY = 127
 
 Origin = Literal["source", "thumbnails", "none"]
@@ -94,8 +98,8 @@ class ArraySource:
 class FileSource:
     """Pictures that are decoded when they are asked for."""
 
-    def __init__(self, items: Sequence[Item | None], root: Path | None, spec: ImageSpec) -> None:
-        self._items, self._spec = items, spec
+    def __init__(self, find: Callable[[int], Item | None], root: Path | None, spec: ImageSpec) -> None:
+        self.find, self._spec = find, spec
         self._root = None if root is None else root.resolve()
         self._tiles: OrderedDict[int, U8] = OrderedDict()
         self._bytes = 0
@@ -121,7 +125,7 @@ class FileSource:
         return self._decode(row, _whole)
 
     def _decode(self, row: int, spec: Callable[[IO[bytes]], ImageSpec]) -> U8 | None:
-        item = self._items[row]
+        item = self.find(row)
         if item is None:
             return None
         try:
@@ -216,23 +220,32 @@ def _open_source(
     source, image = folder.field("source", dict), folder.field("image", dict)
     reading = ReadOptions.from_run(source, folder.source_kind, names, image)
     assert reading.recorded is not None
+    tile = _tile_spec(spec, may_grow=True)
+    root = expanded(reading.path).absolute()
+    if reading.recorded.kind == "folder" and root.is_dir():
+        files = FileSource(lambda row: recorded_item(root, names[row]), root, tile)
+        return files, tile, _note_on_missing(files, len(names), reading.path)
     opened = open_recorded(reading.path, reading.recorded)
     if isinstance(opened, Gallery):
-        tile = _tile_spec(spec, may_grow=True)
         by_name = {item.name: item for item in opened.items}
-        items = [by_name.get(name) for name in names]
-        n_gone = sum(item is None for item in items)
-        if n_gone == len(items):
-            raise InvalidInput(f"the images in {reading.path} are not those of the run.")
-        note = f"{plural(n_gone, 'image')} of the run cannot be found in the source any more." if n_gone else None
-        root = expanded(reading.path).absolute() if opened.kind == "folder" else None
-        return FileSource(items, root, tile), tile, note
+        files = FileSource(lambda row: by_name.get(names[row]), None, tile)
+        return files, tile, _note_on_missing(files, len(names), reading.path)
     dataset = reading.read(min_images=1)
     # Rows of an array have only their pixels to be known by.
     if dataset.names != tuple(names) or dataset.fingerprint != folder.field("fingerprint", str):
         raise InvalidInput(f"the images in {reading.path} are not those of the run.")
     tile = _tile_spec(spec, may_grow=False)
     return ArraySource(dataset.images.pixels, lambda row: row, tile), tile, None
+
+
+def _note_on_missing(files: FileSource, n_images: int, source: str) -> str | None:
+    """Say how many files are gone, of very many by a sample; refuse a source in which there is none of them."""
+    probed = np.linspace(0, n_images - 1, min(n_images, _PROBED)).astype(int).tolist()
+    n_gone = sum(files.find(row) is None for row in probed)
+    if n_gone == len(probed):
+        raise InvalidInput(f"the images in {source} are not those of the run.")
+    whole = "the run" if len(probed) == n_images else f"the {len(probed):,} that were looked for"
+    return f"{plural(n_gone, 'image')} of {whole} cannot be found in the source any more." if n_gone else None
 
 
 def _kept(thumbnails: Thumbnails | None, n_images: int) -> Callable[[ImageSpec], list[PictureSource]]:

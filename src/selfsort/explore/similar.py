@@ -6,6 +6,7 @@ Shape letters: N images, D features, M of the images.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -38,10 +39,14 @@ class Features:
         if self._kept_ND is not None:
             return self._kept_ND[rows]
         block = read_rows(self._features_ND, rows)
-        # Double precision, so that no square of a large number overflows.
-        norm = np.linalg.norm(block.astype(np.float64), axis=1, keepdims=True)
-        unit: F32 = (block / np.where(norm > 0, norm, 1)).astype(np.float32)
-        return unit
+        norm = np.sqrt(np.einsum("nd,nd->n", block, block))
+        # Double precision where a square is too large or too small for single.
+        odd = np.flatnonzero(~((norm > 1e-15) & (norm < 1e15)) & block.any(axis=1))
+        if len(odd):
+            exact = block[odd].astype(np.float64)
+            block[odd], norm[odd] = exact / np.linalg.norm(exact, axis=1, keepdims=True), 1
+        block /= np.where(norm > 0, norm, np.float32(1))[:, None]
+        return block
 
     def _slices(self, n: int) -> list[slice]:
         """Cut n rows into blocks, so small that wide ones are thinned out all alike and others not at all."""
@@ -54,13 +59,9 @@ class Features:
     def _some(self, rows: I64) -> list[I64]:
         return [rows[part] for part in self._slices(len(rows))]
 
-    def _mean(self, rows: I64) -> F32:
-        total = sum(self._unit(block).sum(axis=0, dtype=np.float64) for block in self._some(rows))
-        return np.asarray(total / len(rows), np.float32)
-
     def nearest(self, rows: I64, count: int) -> tuple[I64, F32]:
         """Return the images most like the mean of some, without them: best first, ties by number, with the cosine."""
-        query_D = _unit(self._mean(rows))
+        query_D = _direction(map(self._unit, self._some(rows)))
         scores_N = np.concatenate([self._unit(block) @ query_D for block in self._all()])
         scores_N[rows] = -np.inf
         count = min(count, len(self) - len(np.unique(rows)))
@@ -76,8 +77,10 @@ class Features:
         """Return the cosine between each of these images and their common centre."""
         if not len(rows):
             return np.empty(0, np.float32)
-        centre_D = _unit(self._mean(rows))
-        found: F32 = np.concatenate([self._unit(block) @ centre_D for block in self._some(rows)]).astype(np.float32)
+        blocks = self._some(rows)
+        kept = [self._unit(rows)] if len(blocks) == 1 else None  # what may be held is read once and not twice
+        centre_D = _direction(kept or map(self._unit, blocks))
+        found: F32 = np.concatenate([unit_MD @ centre_D for unit_MD in kept or map(self._unit, blocks)])
         return found
 
     def parts(self, rows: I64, n_parts: int) -> list[I64]:
@@ -103,6 +106,8 @@ class Features:
         return found
 
 
-def _unit(vector_D: F32) -> F32:
-    norm = float(np.linalg.norm(vector_D))
-    return vector_D / np.float32(norm) if norm > 0 else vector_D
+def _direction(blocks: Iterable[F32]) -> F32:
+    """Return the mean of many vectors at unit length, if they have one."""
+    total_D = np.asarray(sum(block_MD.sum(axis=0, dtype=np.float64) for block_MD in blocks))
+    norm = float(np.linalg.norm(total_D))
+    return np.asarray(total_D / norm if norm > 0 else total_D, np.float32)

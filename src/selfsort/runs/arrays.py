@@ -39,23 +39,24 @@ def as_table(array: npt.NDArray[Any] | None, n_rows: int) -> F32 | None:
 
 
 def read_rows(table: npt.NDArray[Any], rows: I64 | slice) -> F32:
-    """Read rows of a table that is mapped from a file, as float32 in which what is not a number is zero.
+    """Copy rows of a table that is mapped from a file, as float32 in which what is not a number is zero.
 
-    A wider table than that is thinned out: runs of columns are taken, evenly spread. Pages that were read
-    are given back, so that a pass over a large file takes no more memory than its largest block.
+    More numbers than may be held at a time are thinned out: runs of columns are taken, evenly spread. Pages that were
+    read are given back, so that a pass over a large file takes no more memory than its largest block.
     """
     n_rows = len(range(*rows.indices(len(table)))) if isinstance(rows, slice) else len(rows)
     most = min(_MOST_COLUMNS, max(_LEAST_COLUMNS, _MOST_NUMBERS // max(n_rows, 1)))
     if table.shape[1] <= most:
-        found = finite(np.array(table[rows]))
+        found = (np.array if isinstance(rows, slice) else np.asarray)(table[rows], np.float32)
     else:
         starts = np.linspace(0, table.shape[1] - _RUN, most // _RUN).astype(np.int64)
         numbers = np.arange(len(table))[rows].tolist()
-        found = finite(np.stack([np.concatenate([table[row, a : a + _RUN] for a in starts]) for row in numbers]))
+        thinned = [np.concatenate([table[row, a : a + _RUN] for a in starts]) for row in numbers]
+        found = np.asarray(np.stack(thinned), np.float32)
     mapped = getattr(table, "_mmap", None)
     if mapped is not None and hasattr(mmap, "MADV_DONTNEED"):
         mapped.madvise(mmap.MADV_DONTNEED)
-    return found
+    return found if np.isfinite(found).all() else finite(found)
 
 
 def with_columns(table: npt.NDArray[Any], path: Path) -> npt.NDArray[Any]:
