@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import pickle
 import shutil
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -273,14 +272,16 @@ class TestWeights:
 
     def test_flipped_bytes_never_end_in_a_traceback(self, folder: Path) -> None:
         content, random = (folder / "model.safetensors").read_bytes(), np.random.default_rng(0)
+        refused = 0
         for _ in range(40):
             damaged = bytearray(content)
             damaged[random.integers(3000)] = random.integers(256)  # the header
             (folder / "model.safetensors").write_bytes(damaged)
             try:
                 opened(folder)
-            except InvalidInput as error:
-                print(error, file=sys.stderr)
+            except InvalidInput:
+                refused += 1
+        assert refused > 30
 
     def test_a_missing_tensor_is_not_made_up(self, folder: Path) -> None:
         self.change(folder, **{"layernorm.weight": None})
