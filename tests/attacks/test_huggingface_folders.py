@@ -293,6 +293,12 @@ class TestWeights:
         with pytest.raises(InvalidInput, match=r"1 weights are missing or of another shape \(layernorm\.weight\)"):
             opened(folder)
 
+    def test_a_giant_that_is_not_in_the_file_is_not_made_up(self, folder: Path) -> None:
+        self.change(folder, **{"embeddings.position_embeddings": None})
+        rewrite(folder / "config.json", image_size=140_000)
+        with pytest.raises(InvalidInput, match=r"the model has 1,600,\d+,\d+ parameters and its file only"):
+            opened(folder)
+
     def test_a_tensor_of_another_shape(self, folder: Path) -> None:
         self.change(folder, **{"layernorm.weight": torch.zeros(17)})
         with pytest.raises(InvalidInput, match="do not make a model"):
