@@ -31,6 +31,14 @@ def flat(name: str = "y") -> onnx.ValueInfoProto:
     return helper.make_tensor_value_info(name, FLOAT, None)
 
 
+def field(number: int, content: bytes) -> bytes:
+    """A message inside a message, as protobuf writes it."""
+    size, length = b"", len(content)
+    while length >= 0x80:
+        size, length = size + bytes([length & 0x7F | 0x80]), length >> 7
+    return bytes([number << 3 | 2]) + size + bytes([length]) + content
+
+
 class TestDamage:
     @pytest.mark.parametrize(
         "content",
@@ -84,13 +92,20 @@ class TestDamage:
         with pytest.raises(InvalidInput, match="git lfs pull"):
             opened(tmp_path / "m.onnx")
 
-    def test_a_nest_of_graphs(self, tmp_path: Path) -> None:
-        def field(number: int, content: bytes) -> bytes:
-            size, length = b"", len(content)
-            while length >= 0x80:
-                size, length = size + bytes([length & 0x7F | 0x80]), length >> 7
-            return bytes([number << 3 | 2]) + size + bytes([length]) + content
+    @pytest.mark.parametrize("surplus", ["nodes", "values"])
+    def test_a_million_empty_parts(self, surplus: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Each costs two bytes of the file and would cost hundreds of memory."""
+        monkeypatch.setattr("selfsort.encoders._protobuf._MOST_PARTS", 10_000)
+        graph = field(1, b"") * 20_000 if surplus == "nodes" else field(5, b"\x25\x00\x00\x00\x00" * 20_000)
+        (tmp_path / "m.onnx").write_bytes(conv_model().SerializeToString() + field(7, graph))
+        tracemalloc.start()
+        with pytest.raises(InvalidInput, match="it has more than 10,000 parts"):
+            opened(tmp_path / "m.onnx")
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < 1 << 20
 
+    def test_a_nest_of_graphs(self, tmp_path: Path) -> None:
         inner = b""
         for _ in range(200):  # a graph has a node, that has an attribute, that has a graph
             inner = field(1, field(5, field(6, inner)))

@@ -23,8 +23,13 @@ _INSIDE: dict[str, dict[int, str]] = {
     "attribute": {5: "tensor", 6: "graph", 10: "tensor", 11: "graph", 22: "sparse", 23: "sparse"},
     "sparse": {1: "tensor", 2: "tensor"},
 }
+# Domain and name.
+_NAMED = {"node": (7, 4), "function": (10, 1)}
+
 _DEEPEST = 100
 _MOST_DIMS = 64
+_MOST_PARTS = 2_000_000
+"""Far more than the fields of any network; what comes as a million empty parts is there to keep us busy."""
 
 # Bits of one element by TensorProto.DataType; text and what is newer than this table is not counted.
 _BITS = {1: 32, 2: 8, 3: 8, 4: 16, 5: 16, 6: 32, 7: 64, 9: 8, 10: 16, 11: 64, 12: 32, 13: 64, 14: 64, 15: 128, 16: 16}
@@ -34,6 +39,7 @@ _MOST_SPARSE = 1 << 29
 """Elements of a sparse tensor once it is written out: its size on disk says nothing about that."""
 
 _DIMS, _TYPE, _NAME, _RAW, _EXTERNAL = 1, 2, 8, 9, 13
+_SPARSE_DIMS = 3
 _VALUES = (4, 5, 6, 7, 10, 11)
 
 Value = int | memoryview
@@ -72,102 +78,122 @@ def read_claims(path: Path) -> Claims:
     """
     with path.open("rb") as file:
         view = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-    claims = Claims()
-    if not any(number == 7 for number, _ in _fields(view)):
+    reader = _Reader()
+    reader.visit("model", view, 0)
+    if not reader.has_graph:
         raise Unreadable("it holds no graph")
-    waiting: list[tuple[str, memoryview, int]] = [("model", view, 0)]
-    while waiting:
-        kind, message, depth = waiting.pop()
+    return reader.claims
+
+
+class _Reader:
+    """Goes through the messages one by one and keeps nothing of them but claims."""
+
+    def __init__(self) -> None:
+        self.claims = Claims()
+        self.has_graph = False
+        self.n_parts = 0
+
+    def visit(self, kind: str, message: memoryview, depth: int) -> None:
+        if kind == "tensor":
+            self.read_tensor(message)
+            return
         if depth > _DEEPEST:
             raise Unreadable(f"its parts are nested more than {_DEEPEST} deep")
-        if kind == "tensor":
-            _read_tensor(message, claims)
-            continue
-        found = list(_fields(message))
-        if kind == "node":
-            claims.operators.add((_text(found, 7), _text(found, 4)))
-        elif kind == "function":
-            claims.functions.add((_text(found, 10), _text(found, 1)))
-        elif kind == "sparse" and _elements(found, 3) > _MOST_SPARSE:
-            raise Unreadable(f"a sparse tensor claims {_elements(found, 3):,} values")
-        inside = _INSIDE[kind]
-        waiting += [
-            (inside[number], value, depth + 1)
-            for number, value in found
-            if number in inside and isinstance(value, memoryview)
-        ]
-    return claims
+        self.has_graph |= kind == "graph"
+        texts: dict[int, str] = {}
+        dims: list[int] = []
+        for number, value in self.fields(message):
+            if isinstance(value, memoryview) and number in _INSIDE[kind]:
+                self.visit(_INSIDE[kind][number], value, depth + 1)
+            elif isinstance(value, memoryview) and number in _NAMED.get(kind, ()):
+                texts[number] = _text(value)
+            elif kind == "sparse" and number == _SPARSE_DIMS:
+                _add_dims(dims, value)
+        if kind in _NAMED:
+            domain, name = (texts.get(number, "") for number in _NAMED[kind])
+            (self.claims.operators if kind == "node" else self.claims.functions).add((domain, name))
+        if prod(dims) > _MOST_SPARSE:
+            raise Unreadable(f"a sparse tensor claims {prod(dims):,} values")
+
+    def read_tensor(self, message: memoryview) -> None:
+        """Compare the size that a tensor claims with what there is of it."""
+        name, bits, present = "", None, 0
+        dims: list[int] = []
+        raw: int | None = None
+        outside: dict[str, str] = {}
+        for number, value in self.fields(message):
+            if number == _DIMS:
+                _add_dims(dims, value)
+            elif number == _TYPE and isinstance(value, int):
+                bits = _BITS.get(value)
+            elif number in _VALUES:
+                present += len(value) + 1 if isinstance(value, memoryview) else 8
+            elif isinstance(value, int):
+                continue
+            elif number == _NAME:
+                name = _text(value)
+            elif number == _RAW:
+                raw = len(value)
+            elif number == _EXTERNAL:
+                entry = {key: _text(part) for key, part in self.fields(value) if isinstance(part, memoryview)}
+                outside[entry.get(1, "")] = entry.get(2, "")
+        elements = prod(dims)
+        needed = None if bits is None else (elements * bits + 7) // 8
+        if outside:
+            offset, length = (_whole(outside.get(key, "0"), name) for key in ("offset", "length"))
+            if "length" in outside and needed is not None and length != needed:
+                raise Unreadable(f"its tensor {name!r} needs {needed:,} bytes and says it has {length:,}")
+            self.claims.outside.append(Outside(outside.get("location", ""), offset, needed))
+        # Values outside the raw bytes have at least a byte each, or half of one where two share it.
+        elif elements > 2 * present if raw is None else needed not in (None, raw):
+            raise Unreadable(f"its tensor {name!r} claims {elements:,} values and does not hold them")
+
+    def fields(self, message: memoryview) -> Iterator[tuple[int, Value]]:
+        """Yield the number and value of each field."""
+        at = 0
+        while at < len(message):
+            key, at = _varint(message, at)
+            number, wire = key >> 3, key & 7
+            value: Value
+            if wire == 0:
+                value, at = _varint(message, at)
+            elif wire in (1, 2, 5):
+                size, at = _varint(message, at) if wire == 2 else ({1: 8, 5: 4}[wire], at)
+                value, at = message[at : at + size], at + size
+            else:
+                raise Unreadable("it is no ONNX model, or damaged")
+            if number == 0 or at > len(message):
+                raise Unreadable("it is no ONNX model, or cut short")
+            self.n_parts += 1
+            if self.n_parts > _MOST_PARTS:
+                raise Unreadable(f"it has more than {_MOST_PARTS:,} parts")
+            yield number, value
 
 
-def _read_tensor(message: memoryview, claims: Claims) -> None:
-    found = list(_fields(message))
-    name, elements = _text(found, _NAME), _elements(found, _DIMS)
-    bits = next((_BITS.get(value) for number, value in found[::-1] if number == _TYPE and isinstance(value, int)), None)
-    needed = None if bits is None else (elements * bits + 7) // 8
-    entries = [list(_fields(value)) for number, value in found if number == _EXTERNAL and isinstance(value, memoryview)]
-    if entries:
-        facts = {_text(entry, 1): _text(entry, 2) for entry in entries}
-        offset, length = (_whole(facts.get(key, "0"), name) for key in ("offset", "length"))
-        if "length" in facts and needed is not None and length != needed:
-            raise Unreadable(f"its tensor {name!r} needs {needed:,} bytes and says it has {length:,}")
-        claims.outside.append(Outside(facts.get("location", ""), offset, needed))
-        return
-    present = sum(
-        len(value) + 1 if isinstance(value, memoryview) else 8 for number, value in found if number in _VALUES
-    )
-    raw = [len(value) for number, value in found if number == _RAW and isinstance(value, memoryview)]
-    # Values outside the raw bytes have at least a byte each, or half of one where two share it.
-    if (raw and needed is not None and raw[-1] != needed) or (not raw and elements > 2 * present):
-        raise Unreadable(f"its tensor {name!r} claims {elements:,} values and does not hold them")
-
-
-def _elements(found: list[tuple[int, Value]], number: int) -> int:
-    dims: list[int] = []
-    for key, value in found:
-        if key == number:
-            dims += [value] if isinstance(value, int) else _packed(value)
+def _add_dims(dims: list[int], value: Value) -> None:
+    dims += [value] if isinstance(value, int) else _packed(value)
     # Negative numbers are written as huge ones.
     if len(dims) > _MOST_DIMS or any(dim >= 1 << 63 for dim in dims):
         raise Unreadable("a tensor has no possible shape")
-    return prod(dims)
 
 
 def _packed(value: memoryview) -> list[int]:
-    dims, at = [], 0
-    while at < len(value):
+    dims: list[int] = []
+    at = 0
+    while at < len(value) and len(dims) <= _MOST_DIMS:
         dim, at = _varint(value, at)
         dims.append(dim)
     return dims
 
 
-def _text(found: list[tuple[int, Value]], number: int) -> str:
-    """Return the last text of that number, which is the one that counts."""
-    last = next((value for key, value in reversed(found) if key == number), b"")
-    return "" if isinstance(last, int) else bytes(last).decode("utf-8", errors="replace")
+def _text(value: memoryview) -> str:
+    return bytes(value).decode("utf-8", errors="replace")
 
 
 def _whole(text: str, name: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 19):
         raise Unreadable(f"its tensor {name!r} has a place that is no whole number")
     return int(text)
-
-
-def _fields(message: memoryview) -> Iterator[tuple[int, Value]]:
-    at = 0
-    while at < len(message):
-        key, at = _varint(message, at)
-        number, wire = key >> 3, key & 7
-        value: Value
-        if wire == 0:
-            value, at = _varint(message, at)
-        elif wire in (1, 2, 5):
-            size, at = _varint(message, at) if wire == 2 else ({1: 8, 5: 4}[wire], at)
-            value, at = message[at : at + size], at + size
-        else:
-            raise Unreadable("it is no ONNX model, or damaged")
-        if number == 0 or at > len(message):
-            raise Unreadable("it is no ONNX model, or cut short")
-        yield number, value
 
 
 def _varint(message: memoryview, at: int) -> tuple[int, int]:
