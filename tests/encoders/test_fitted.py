@@ -75,6 +75,6 @@ def test_maps_are_given_to_new_images_alike() -> None:
     encoder, encoded = fit_encoder(parts, PICTURES, config, on="maps", with_views=True, device=CPU, folder=None)
     assert encoded.shape == (2, 2, 4)
     again = encoder.encode(Pictures(IMAGES.subset(slice(0, 5)), (), None))
-    np.testing.assert_allclose(again.features, encoded.features[:5], atol=1e-6)
+    np.testing.assert_allclose(again.features, encoded.features[:5], atol=1e-5)
     x_BCHW = torch.from_numpy(IMAGES.pixels[:5]).permute(0, 3, 1, 2).float() / 255
     np.testing.assert_allclose(encoder.network()(x_BCHW).numpy(), encoded.features[:5], atol=1e-5)

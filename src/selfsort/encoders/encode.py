@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from selfsort import distributed
 from selfsort.augment.policy import ColourJitter, Flip, Policy, ResizedCrop, augment
@@ -108,18 +108,14 @@ def feature_maps(
     with_views: bool = True,
 ) -> tuple[Rows, Rows | None]:
     """Return feature maps (N, C, h, w) of images and (N, V, C, h, w) of views, their channels reduced."""
-    maps = maps_of(encoder)
-    mean_D, basis_DC = (part.to(device) for part in reduce)
-
-    def reduced(x_BCHW: Tensor) -> Tensor:
-        return torch.einsum("bdhw,dc->bchw", maps(x_BCHW) - mean_D[:, None, None], basis_DC)
+    reducing = ReducedMaps(*reduce).to(device)
+    row = _map_shape(encoder, reducing, device)
+    reduced = _reduced_maps(encoder, reducing, row)
 
     def compute(x_BCHW: Tensor) -> Tensor:
         return reduced(fitted_batch(x_BCHW, encoder.shape))
 
-    with torch.inference_mode():
-        first = compute(PixelTensor(images.subset(slice(0, 1)), device).floats(torch.arange(1)))
-    row, basis = tuple(first.shape[1:]), basis_DC.cpu().numpy().tobytes() + mean_D.cpu().numpy().tobytes()
+    basis = b"".join(part.cpu().numpy().tobytes() for part in reduce)
     depends_on = _dependence(encoder, fingerprint) | {"maps": _digest(basis)}
     plain = computed_rows(
         Wanted(len(images), row, "<f4", depends_on),
@@ -134,6 +130,39 @@ def feature_maps(
     wanted = Wanted(len(images), (config.views, *row), "<f2", depends_on | {"views": _told(policy)})
     views = _of_views(encoder, images, policy, config.views, reduced, device)
     return plain, computed_rows(wanted, views, folder=folder, block=BLOCK, what=_doing(encoder))
+
+
+class ReducedMaps(nn.Module):
+    """Feature maps (B, D, h, w) in their principal directions: (B, C, h, w)."""
+
+    def __init__(self, mean_D: Tensor, basis_DC: Tensor) -> None:
+        super().__init__()
+        n_in, n_out = basis_DC.shape
+        self.reduce = nn.Conv2d(n_in, n_out, 1)
+        with torch.no_grad():
+            self.reduce.weight.copy_(basis_DC.T[:, :, None, None])
+            self.reduce.bias.copy_(-mean_D @ basis_DC)  # type: ignore[union-attr]
+        self.requires_grad_(False)
+
+    def forward(self, maps_BDhw: Tensor) -> Tensor:
+        """Return the reduced maps."""
+        found: Tensor = self.reduce(maps_BDhw)
+        return found
+
+
+def _map_shape(encoder: Encoder, reducing: ReducedMaps, device: torch.device) -> tuple[int, ...]:
+    height, width, channels = encoder.shape
+    with torch.inference_mode():
+        return tuple(reducing(maps_of(encoder)(torch.zeros(1, channels, height, width, device=device))).shape[1:])
+
+
+def _reduced_maps(encoder: Encoder, reducing: ReducedMaps, row: tuple[int, ...]) -> Compute:
+    """Return the function from images to reduced maps, by the encoder's own engine where it lends it."""
+    if (lent := getattr(encoder, "map_engine", None)) is not None:
+        run: Compute = lent(reducing)
+        return lambda x_BCHW: run(x_BCHW).unflatten(1, row)  # type: ignore[no-untyped-call]
+    maps = maps_of(encoder)
+    return lambda x_BCHW: reducing(maps(x_BCHW))
 
 
 def map_basis(encoder: Encoder, images: Images, n_channels: int, device: torch.device) -> tuple[Tensor, Tensor]:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from selfsort.encoders.cache import Rows
-from selfsort.encoders.encode import feature_maps, map_basis, plain_features, view_features
+from selfsort.encoders.encode import ReducedMaps, feature_maps, fitted_batch, map_basis, plain_features, view_features
 from selfsort.encoders.options import EncodeConfig
 from selfsort.encoders.pictures import Pictures
 from selfsort.encoders.table import VectorTable
@@ -144,17 +144,17 @@ class EncoderNetwork(nn.Module):
         self.shapes = [encoder.shape for encoder in encoders]
         self.mirrors = [is_mirrored(part, fitted.config) for part in fitted.parts]
         self.on = fitted.on
-        for name, array in fitted.state.arrays.items():
-            self.register_buffer(name.replace(".", "_"), torch.from_numpy(np.array(array)))
+        found = {name: torch.from_numpy(np.array(array)) for name, array in fitted.state.arrays.items()}
+        self.reduce = ReducedMaps(found["map_mean"], found["map_basis"]) if self.on == "maps" else nn.Identity()
+        for name, tensor in found.items():
+            self.register_buffer(name.replace(".", "_"), tensor)
 
     def forward(self, x_BCHW: Tensor) -> Tensor:
         """Return features (B, D), or maps (B, C, h, w)."""
-        from selfsort.encoders.encode import fitted_batch
-
         if self.on == "maps":
             maps_BDhw = self.networks[0].maps(fitted_batch(x_BCHW, self.shapes[0]))  # type: ignore[operator]
-            centred = maps_BDhw - self.get_buffer("map_mean")[:, None, None]
-            return torch.einsum("bdhw,dc->bchw", centred, self.get_buffer("map_basis"))
+            reduced: Tensor = self.reduce(maps_BDhw)
+            return reduced
         found = []
         for i, (network, shape, mirror) in enumerate(zip(self.networks, self.shapes, self.mirrors, strict=True)):
             fitting = fitted_batch(x_BCHW, shape)

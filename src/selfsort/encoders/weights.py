@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import io
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import PackageNotFoundError, distribution
@@ -89,9 +90,29 @@ class PublishedEncoder:
             raise invalid("the shape of the images", wanted, tuple(x_BCHW.shape), "Resize them.")
         return self.runner.run(x_BCHW)
 
+    def map_engine(self, of_maps: nn.Module) -> Callable[[Tensor], Tensor]:
+        """Return what computes rows (B, ...) from the last feature map of images, by the same engine."""
+        height, width, channels = self.shape
+        network = _OfMaps(folded(self.weights), of_maps)
+        device = next(self.weights.parameters()).device
+        return open_engine(network, torch.zeros(2, channels, height, width), device, self.engine).run
+
     def network(self) -> nn.Module:
         """Return a copy that can be trained further, with `maps` and `logits`."""
         return copy.deepcopy(self.weights)
+
+
+class _OfMaps(nn.Module):
+    """Something computed from the last feature map."""
+
+    def __init__(self, net: EfficientNetLite, of_maps: nn.Module) -> None:
+        super().__init__()
+        self.net, self.of_maps = net, of_maps
+
+    def forward(self, x_BCHW: Tensor) -> Tensor:
+        """Return rows (B, ...), flat."""
+        found: Tensor = self.of_maps(self.net.maps(x_BCHW)).flatten(1)
+        return found
 
 
 def weights_file(published: Published) -> Path:
