@@ -20,7 +20,7 @@ from selfsort.encoders.fitted import FittedEncoder
 from selfsort.errors import InvalidInput, invalid
 from selfsort.learning.device import choose_device
 from selfsort.methods.registry import DEFAULT_METHOD
-from selfsort.runs.encoder import NO_ENCODER, side_of
+from selfsort.runs.encoder import AUTO_ENCODER, side_of
 from selfsort.runs.folder import RunFolder
 from selfsort.runs.launch import Request, fill, launch
 from selfsort.runs.loop import Outcome, write_outcome
@@ -41,8 +41,8 @@ class ImageClusterer(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         seed: decides every random draw; same seed, same labels.
         settings: the method's own settings by name, as for `--set`, and those of `improve` as `improve.starts`.
         recipe: a named set of settings, `auto` or `default`.
-        encoder: what turns images into features before the method starts: `none`, or the network of another run, as
-            RUN or RUN:layer.
+        encoder: what sees images before the method starts: `auto` (they decide), `none`, a name, file, folder or run,
+            as for `--encoder`.
         device: `auto`, `cpu`, `cuda`, `cuda:N` or `mps`.
         image_shape: height, width(, channels) of the rows of a flat array; one entry may be -1.
         value_range: the values that mean black and white in a float array; `auto` takes them from the
@@ -69,7 +69,7 @@ class ImageClusterer(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         seed: int = 0,
         settings: Mapping[str, Any] | None = None,
         recipe: str = "auto",
-        encoder: str = NO_ENCODER,
+        encoder: str = AUTO_ENCODER,
         device: str = "auto",
         image_shape: tuple[int, ...] | None = None,
         value_range: tuple[float, float] | Literal["auto"] = (0.0, 1.0),

@@ -57,10 +57,10 @@ def fit(
     encoder: Annotated[
         str,
         typer.Option(
-            help="What sees the images before the method starts: none (pixels), a name from `selfsort encoders`, an "
-            ".onnx file, a Hugging Face folder or hf:NAME, a run (RUN:layer), your own features (.npy, .npz, .parquet)."
+            help="What sees the images before the method starts: auto, none (pixels), a name from `selfsort encoders`, "
+            "an .onnx file, a Hugging Face folder or hf:NAME, a run, your own features (.npy, .npz, .parquet)."
         ),
-    ] = "none",
+    ] = "auto",
     features: Annotated[str | None, typer.Option(help="The same as --encoder.", hidden=True)] = None,
     self_label: Annotated[
         Path | None, typer.Option(help="The same as: selfsort refine RUN.", show_default=False)
@@ -195,7 +195,7 @@ def demo(context: typer.Context, out: OutOption = None) -> None:
 
 def _encoder_of(encoder: str, features: str) -> str:
     """Take --features for what it is called today."""
-    if encoder != "none":
+    if encoder != "auto":
         raise InvalidInput("--features is the old name of --encoder, and both are given. Expected one. Leave it out.")
     if is_main():
         say_aside("--features RUN is now: --encoder RUN. It works here for one release.")

@@ -42,6 +42,9 @@ OWN: dict[str, str | EncoderCard] = {
     "efficientnet-lite2": "selfsort.encoders.weights:LITE2",
 }
 
+PREFERRED = ("efficientnet-lite2", "efficientnet-lite0")
+"""Those that may be taken without being asked for, the best first."""
+
 ENCODERS: Registry[EncoderCard] = Registry(OWN, GROUP, EncoderCard)
 
 
@@ -50,6 +53,11 @@ def find_card(name: str) -> EncoderCard:
     if name not in ENCODERS:
         raise invalid("--encoder", f"be one of {', '.join(ENCODERS)}", repr(name), "See selfsort encoders.")
     return ENCODERS[name]
+
+
+def best_installed() -> str | None:
+    """Name the best encoder whose weights are there."""
+    return next((name for name in PREFERRED if ENCODERS[name].is_installed()), None)
 
 
 def open_named(name: str, device: torch.device, engine: str | None = None) -> Encoder:

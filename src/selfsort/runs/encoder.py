@@ -20,7 +20,7 @@ from selfsort.data.folder import expanded
 from selfsort.encoders.fitted import FittedEncoder, Part
 from selfsort.encoders.options import EncodeConfig
 from selfsort.encoders.pictures import Pictures
-from selfsort.encoders.registry import ENCODERS, open_named
+from selfsort.encoders.registry import ENCODERS, best_installed, open_named
 from selfsort.encoders.table import SUFFIXES, VectorTable, open_table
 from selfsort.errors import InvalidInput, invalid
 from selfsort.runs.folder import RunFolder
@@ -131,7 +131,8 @@ class Opened:
 
 def side_of(text: str) -> int | None:
     """Say what size pictures are wanted in, without opening anything; None: an encoder does not matter for it."""
-    cards = [ENCODERS[word] for word in text.split("+") if word in ENCODERS]
+    names = [best_installed()] if text == AUTO_ENCODER else text.split("+")
+    cards = [ENCODERS[name] for name in names if name is not None and name in ENCODERS]
     return max((min(card.shape[:2]) for card in cards), default=None)
 
 

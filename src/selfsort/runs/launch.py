@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import torch
 from threadpoolctl import threadpool_limits
@@ -19,12 +19,13 @@ from selfsort.encoders.cache import cache_folder
 from selfsort.encoders.fitted import FittedEncoder, fit_encoder
 from selfsort.encoders.options import EncodeConfig
 from selfsort.encoders.pictures import Pictures
+from selfsort.encoders.registry import best_installed
 from selfsort.encoders.table import VectorTable
 from selfsort.errors import InvalidInput, invalid
 from selfsort.improve.stages import STAGES, find_stage
 from selfsort.learning.device import choose_device
 from selfsort.methods.registry import DEFAULT_METHOD, find_method
-from selfsort.runs.auto import Judgement, best_installed, judge, judge_without
+from selfsort.runs.auto import Judgement, judge, judge_at_sight, judge_without
 from selfsort.runs.encoder import (
     AUTO_ENCODER,
     ENCODER_FILE,
@@ -35,6 +36,7 @@ from selfsort.runs.encoder import (
     describe,
     has_encoder,
     open_encoder,
+    side_of,
     stored_encoder,
 )
 from selfsort.runs.folder import RunFolder
@@ -127,24 +129,29 @@ def launch(request: Request) -> Launched:
     if "n_clusters" in settings:
         raise InvalidInput("--set n_clusters says twice how many clusters to find. Expected it once. Use --clusters.")
     device = choose_device(request.device)
-    opened = _open_encoder(request, kind, settings, device)
+    wanted, is_auto = _wanted_encoder(request, kind), request.encoder == AUTO_ENCODER
+    opened = None if wanted is None or is_auto else _open_encoder(wanted, kind, settings, device)
     settle_for = partial(settle, kind, request.clusters, settings, recipe=request.recipe, device=device)
     # Anything that can be refused before minutes of decoding is refused first.
-    settle_for(shape=(1, 1, 1), on_encoder=opened is not None)
+    settle_for(shape=(1, 1, 1), on_encoder=wanted is not None)
     if request.out is not None and distributed.is_main():
         RunFolder.refuse_occupied(request.out)
     is_in_memory = isinstance(request.source, Dataset)
-    source, dataset = _read(request.source, None if opened is None else opened.side)
+    side = opened.side if opened is not None else side_of(wanted or NO_ENCODER)
+    source, dataset = _read(request.source, side)
     reason = "asked for"
-    if request.encoder == AUTO_ENCODER and request.start_from is None:
-        judged = _judge(opened, dataset, device, is_cached=request.cache)
+    if is_auto and request.start_from is None:
+        judged, opened = _judge(
+            wanted,
+            lambda: _open_encoder(wanted or NO_ENCODER, kind, settings, device),
+            dataset,
+            device,
+            is_cached=request.cache,
+        )
         reason = judged.reason
-        if judged.note:
-            notes = (*notes, judged.note)
-        if opened is not None and not judged.is_used:
-            if min(dataset.images.shape[:2]) == opened.side:  # decoded for it: methods on pixels want their own size
-                source, dataset = _read(request.source, None)
-            opened = None
+        notes = (*notes, judged.note) if judged.note else notes
+        if opened is None and min(dataset.images.shape[:2]) == side:  # decoded for it: pixels want their own size
+            source, dataset = _read(request.source, None)
     settled = settle_for(shape=dataset.images.shape, on_encoder=opened is not None)
     if request.start_from is not None:
         refuse_other_images(request.start_from, dataset)
@@ -191,30 +198,36 @@ def _read(source: ReadOptions | Dataset, side: int | None) -> tuple[Json, Datase
     return reading.to_json(), reading.read()
 
 
-def _judge(opened: Opened | None, dataset: Dataset, device: torch.device, *, is_cached: bool) -> Judgement:
-    """Let the images decide about the encoder at hand."""
-    if opened is None:
-        return judge_without(dataset.images)
+def _judge(
+    wanted: str | None, open_it: Callable[[], Opened], dataset: Dataset, device: torch.device, *, is_cached: bool
+) -> tuple[Judgement, Opened | None]:
+    """Let the images decide about the encoder at hand; it is opened only if they may want it."""
+    if wanted is None or (early := judge_at_sight(dataset.images)) is not None:
+        return judge_without(dataset.images) if wanted is None else cast(Judgement, early), None
+    opened = open_it()
     encoder = opened.parts[0].source
     assert isinstance(encoder, Encoder), "one of ours"
-    return judge(dataset.images, encoder, folder=cache_folder() if is_cached else None, device=device)
+    found = judge(dataset.images, encoder, folder=cache_folder() if is_cached else None, device=device)
+    return found, opened if found.is_used else None
 
 
-def _open_encoder(
-    request: Request, kind: Method | Stage, settings: Mapping[str, Any], device: torch.device
-) -> Opened | None:
-    """Open the encoder asked for, and refuse what the method cannot learn on; a stage has that of its run."""
-    wanted: str | None = request.encoder
-    if wanted == AUTO_ENCODER:
+def _wanted_encoder(request: Request, kind: Method | Stage) -> str | None:
+    """Say which encoder is to be used, or may be; a stage has that of its run."""
+    if request.encoder == AUTO_ENCODER:
         has_choice = isinstance(kind, Method) and kind.learns_on is not None and request.start_from is None
-        wanted = best_installed() if has_choice else None
-    if wanted in (None, NO_ENCODER):
+        return best_installed() if has_choice else None
+    if request.encoder == NO_ENCODER:
         return None
     if request.start_from is not None:
         raise InvalidInput(
             "--encoder cannot be used with a run to go on from, which has its own. Expected one of both. "
             "Leave --encoder out."
         )
+    return request.encoder
+
+
+def _open_encoder(wanted: str, kind: Method | Stage, settings: Mapping[str, Any], device: torch.device) -> Opened:
+    """Open an encoder, and refuse what the method cannot learn on."""
     assert isinstance(kind, Method), "a stage has a run to go on from"
     if kind.learns_on is None:
         raise InvalidInput(
