@@ -86,6 +86,7 @@ _CLASSIC = (
     Row("nmf-lp", {"alpha": 100.0}, is_random=True),
     Row("nmf-d", is_random=True, is_published=True),
     Row("umap-kmeans", is_random=True),
+    Row("leiden", is_random=True),
 )
 
 _UPDATES = (

@@ -28,6 +28,7 @@ OWN: dict[str, str | Method] = {
     "nmf-lp": "selfsort.classic.nmf:LOCALITY",
     "nmf-d": "selfsort.classic.nmf:DEEP",
     "umap-kmeans": "selfsort.classic.umap:METHOD",
+    "leiden": "selfsort.classic.leiden:METHOD",
 }
 """Where our methods lie; a module is imported when its method is asked for."""
 

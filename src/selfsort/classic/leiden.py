@@ -1,0 +1,78 @@
+"""leiden: communities of the neighbour graph (Traag, Waltman, van Eck, Scientific Reports 2019).
+
+Every image is joined to its nearest, and the graph is cut into groups with more weight inside than chance would put
+there (`selfsort.graph.communities` has the equations). Not in the papers' tables; what single-cell biology clusters
+with, and one of the few methods that can say how many clusters there are: `communities` leaves the number free.
+
+Where we differ from the paper: with a number asked for, the resolution is bisected and the last few communities are
+merged along the same graph by graph degree linkage.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from selfsort.classic.method import Partition, PixelConfig, classic_method
+from selfsort.config import setting
+from selfsort.graph.communities import Communities, find_communities, find_n_communities, symmetric_affinities
+from selfsort.graph.knn import find_neighbours
+from selfsort.learning.seeds import derive_seed
+from selfsort.types import F32
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeidenConfig(PixelConfig):
+    """Settings of leiden."""
+
+    K_s: int = setting(10, "neighbours of an image in the graph, and voters on a new image")
+    absorb: bool = setting(True, "give communities of a few images to their nearest large one at the end")
+    exact_search_limit: int = setting(
+        0, "above this many images, search neighbours approximately (needs the approx extra); 0: never"
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.require("K_s", self.K_s >= 1, "be at least 1")
+        self.require("exact_search_limit", self.exact_search_limit >= 0, "be 0 or more")
+
+
+def communities(
+    features: F32, *, seed: int, device: torch.device, n_neighbours: int = 10, resolution: float = 1.0
+) -> Communities:
+    """Find communities of feature rows, as many as there are."""
+    graph = symmetric_affinities(find_neighbours(features, n_neighbours, device=device))
+    return find_communities(graph, resolution=resolution, seed=derive_seed(seed, "leiden"))
+
+
+def cluster(features: F32, config: LeidenConfig, *, seed: int, device: torch.device) -> Partition:
+    """Build the graph, find K communities."""
+    neighbours = find_neighbours(features, config.K_s, device=device, exact_limit=config.exact_search_limit or None)
+    merged, start = find_n_communities(
+        symmetric_affinities(neighbours),
+        config.n_clusters,
+        features,
+        absorb=config.absorb,
+        seed=derive_seed(seed, "leiden"),
+    )
+    return Partition(
+        merged.labels,
+        neighbours=neighbours,
+        warnings=merged.warnings,
+        event={
+            "resolution": start.resolution,
+            "modularity": start.modularity,
+            "communities": start.n_clusters,
+            "absorbed": merged.n_absorbed,
+        },
+    )
+
+
+METHOD = classic_method(
+    "leiden",
+    "communities of the neighbour graph",
+    "Traag, Waltman and van Eck, Scientific Reports 2019",
+    LeidenConfig,
+    cluster,
+)
