@@ -59,7 +59,7 @@ _DBC: tuple[Recipe, ...] = (
             "moved",
             method,
             settings,
-            "not in the paper: images turned and moved a little, after Guo et al. 2018 (DEC-DA)",
+            "not in the paper: images rotated and translated a little, after Guo et al. 2018 (DEC-DA)",
         )
         for method, settings in (("dbc", _DBC_MOVED | {"rec_weight": 0.005}), ("fcae-kmeans", _DBC_MOVED))
     ),
@@ -68,7 +68,7 @@ _DBC: tuple[Recipe, ...] = (
             "restored",
             method,
             settings,
-            "ours: the auto-encoder rebuilds images as they were before they were turned, moved and stretched",
+            "ours: the auto-encoder rebuilds images as they were before they were rotated, translated and stretched",
         )
         for method, settings in (
             ("dbc", _DBC_RESTORED | {"alpha": 4.0, "still_share": 0.1}),
