@@ -21,8 +21,8 @@ from selfsort.errors import invalid, missing_extra
 from selfsort.nets.trace import as_onnx
 from selfsort.types import F32
 
-# Images that torch computes at a time on a processor. EfficientNet-Lite0 on one core: 31 ms an image alone, 22 to 24
-# by two and four, 28 to 34 by eight and more, whose maps do not stay in the cache.
+# Images that torch computes at a time on a processor. CPU time an image, EfficientNet-Lite0, one thread of a busy machine:
+# 31 ms alone, 22 to 24 by two and four, 28 to 34 by eight and more. With more threads it has not been measured at rest.
 _TORCH_BATCH = 4
 
 
@@ -87,9 +87,9 @@ def _torch_engine(network: nn.Module, device: torch.device) -> Engine:
 def _onnxruntime_engine(network: nn.Module, example: Tensor) -> Engine:
     """Run images one by one, as many side by side as torch has threads.
 
-    Measured on EfficientNet-Lite0: 12 ms of one core an image, whatever the batch, where batches of 8 needed 14 and of
-    64 needed 16, because their maps do not stay in the cache. And no thread waits for another after every layer: two
-    threads inside one call spun away up to twice the time.
+    CPU time an image, EfficientNet-Lite0 and Lite2, ways in turn on a busy machine of two cores, medians of nine: 14.1
+    and 29.0 ms so; in batches of 8, whose maps do not stay in the cache, 16.2 and 33.6 on one thread; with two threads
+    inside each call 15.5 and 30.8, and twice that if they spin, as they do by default.
     """
     import onnxruntime
 
