@@ -21,7 +21,7 @@ from selfsort.errors import invalid, missing_extra
 from selfsort.nets.trace import as_onnx
 from selfsort.types import F32
 
-# Images that torch computes at a time on a processor. CPU time an image, EfficientNet-Lite0, one thread of a busy machine:
+# Images that torch computes at a time on a processor. CPU time an image, EfficientNet-Lite0, one thread, busy machine:
 # 31 ms alone, 22 to 24 by two and four, 28 to 34 by eight and more. With more threads it has not been measured at rest.
 _TORCH_BATCH = 4
 
