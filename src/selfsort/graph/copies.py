@@ -9,8 +9,10 @@ differ.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from scipy.sparse import coo_array, csr_array, eye_array
 from scipy.sparse.csgraph import connected_components
 
@@ -77,7 +79,7 @@ def find_copies(neighbours: Neighbours) -> I64:
     return in_order(group)
 
 
-def _table(places: tuple[I64, I64], neighbours: Neighbours, n_items: int) -> csr_array:
+def _table(places: tuple[npt.NDArray[np.signedinteger[Any]], ...], neighbours: Neighbours, n_items: int) -> csr_array:
     """Return who names whom at these places of the lists."""
     rows = places[0]
     return csr_array((np.ones(len(rows)), (rows, neighbours.idx[places])), shape=(n_items, n_items))
