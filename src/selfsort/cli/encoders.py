@@ -42,21 +42,23 @@ def encoders(json_: JsonOption = False) -> None:
         print_json({"encoders": rows, "errors": broken})
         return
     print_table(
-        ("encoder", "installed", "features", "input", "size", "trained on", "licence", "source"),
+        ("encoder", "installed", "features", "input", "size", "licence"),
         [
             (
                 row["name"],
-                "yes" if row["installed"] else f"no: {row['install']}",
+                "yes" if row["installed"] else "no",
                 str(row["dim"]),
                 f"{row['input'][0]} px",
                 f"{row['bytes'] / 1e6:.0f} MB",
-                row["trained_on"],
                 row["licence"],
-                row["source"],
             )
             for row in rows
         ],
     )
+    for row in rows:
+        say(f"{row['name']}: trained on {row['trained_on']}. {row['source']}.")
+    for command in dict.fromkeys(row["install"] for row in rows if not row["installed"]):
+        say(f"To install: {command}")
     say("Also: none, an .onnx file, a Hugging Face folder or hf:NAME, another run, a table of your own features; a+b.")
     for reason in broken:
         say_aside(f"warning: {reason}")
