@@ -120,13 +120,13 @@ $(DOCS)/.installed: supply/docs.lock
 	$(DOCS)/bin/python $(PIP_INSTALL) $(LOCKED) -r supply/docs.lock
 	touch $@
 
-# uv finds the oldest versions together; the tools of the tests are as new as these let them be.
+# uv finds the oldest versions together. The tools of the tests are new, and take these even where they ask for later ones.
 $(LOWEST)/.installed: pyproject.toml $(SUPPLY)/.installed
 	$(PYTHON) -m venv $(LOWEST)
 	echo torch==2.13.0 | $(SUPPLY)/bin/uv pip compile --quiet --resolution lowest-direct --only-binary :all: --no-annotate \
 		pyproject.toml - $(addprefix --extra ,$(filter-out dev,$(EXTRAS))) --no-emit-package torch -o $(LOWEST)/lowest.txt
-	$(SUPPLY)/bin/uv pip install --quiet --python $(LOWEST)/bin/python --only-binary :all: -r $(LOWEST)/lowest.txt \
-		pytest pytest-xdist hypothesis httpx schemathesis selenium
+	$(SUPPLY)/bin/uv pip install --quiet --python $(LOWEST)/bin/python --only-binary :all: --override $(LOWEST)/lowest.txt \
+		-r $(LOWEST)/lowest.txt pytest pytest-xdist hypothesis httpx 'schemathesis>=4' selenium
 	$(LOWEST)/bin/python $(PIP_INSTALL) torch==2.13.0 efficientnet_lite_pytorch
 	touch $@
 

@@ -12,6 +12,7 @@ import re
 from pathlib import Path
 
 from selfsort.config import SettingInfo, Settings, describe
+from selfsort.encoders.options import EncodeConfig
 from selfsort.improve.around import ImproveConfig
 from selfsort.improve.stages import STAGES
 from selfsort.methods.registry import METHODS
@@ -25,13 +26,17 @@ PAGES = {"fcae-kmeans": "dbc", "dec": "dbc"} | {
 }
 """The page of each method that has one; the others share docs/classic.md."""
 
+AROUND = {"improve": "multistart.md", "encoder": "encoders.md"}
+"""The pages of what works before or around any method."""
+
 PART = re.compile(r"(?P<begin><!-- generated: (?P<name>[\w -]+) -->\n).*?(?P<end><!-- end -->)", re.DOTALL)
 
 
 def configs() -> dict[str, type[Settings]]:
     """Return the settings of every method and stage, and of what works around them, by name."""
     methods = {name: method.config for name, method in METHODS.items()}
-    return {**methods, **{name: stage.config for name, stage in STAGES.items()}, "improve": ImproveConfig}
+    stages = {name: stage.config for name, stage in STAGES.items()}
+    return {**methods, **stages, "improve": ImproveConfig, "encoder": EncodeConfig}
 
 
 def by_source(settings: list[SettingInfo]) -> str:
@@ -80,8 +85,9 @@ def settings_page() -> str:
         "released, or ours. This page is written by `python docs/generate.py`.",
     ]
     for name in configs():
-        page = f"methods/{PAGES[name]}.md" if name in PAGES else "classic.md"
-        lines += ["", f"## {name}", "", f"[The method]({page}).", "", part(f"all-settings {name}")]
+        page = f"methods/{PAGES[name]}.md" if name in PAGES else AROUND.get(name, "classic.md")
+        about = f"Set as `{name}.NAME`. [What it is]" if name in AROUND else "[The method]"
+        lines += ["", f"## {name}", "", f"{about}({page}).", "", part(f"all-settings {name}")]
     return "\n".join(lines) + "\n"
 
 

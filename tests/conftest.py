@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -13,6 +14,14 @@ import pytest
 from PIL import Image
 
 from selfsort.data.synthetic import shapes
+
+
+def pytest_configure() -> None:
+    """Wait for no disk: a run asks for each of its files to be brought there, tens of thousands of times in all tests.
+
+    What a loss of power leaves behind is found out by tests/killing.py, in processes of its own.
+    """
+    setattr(os, "fsync", lambda handle: None)  # noqa: B010 (as a plain assignment it is a type error)
 
 
 def write_photos(folder: Path, n_per_class: int = 6, seed: int = 0) -> Path:

@@ -14,6 +14,7 @@ import functools
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import sys
@@ -38,6 +39,8 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "self-label": {"epochs": 3, "warmup": 1, "batch_size": 12, "threshold": 0.3, "min_agreement": 0.0},
 }
 TIMED = ("events.jsonl", "ingest.json")
+_TIME = re.compile(rb'"(elapsed|seconds|peak_memory_mb)": [\d.]*')
+_RANDOM = re.compile(r"\.[0-9a-f]{16}(?=\.)")
 REFERENCE, RUN, FIRST, DISKS = Path("reference"), Path("run"), Path("first"), Path("disks")
 
 
@@ -166,19 +169,31 @@ def compare(*, may_have_more: bool) -> list[str]:
     return differences
 
 
+def left_behind() -> frozenset[tuple[str, bytes]]:
+    """Return all that a run that goes on can know of the one before: files by name, without times and random names."""
+    named = {_RANDOM.sub(".", name): content for name, content in files_of(RUN).items()}
+    return frozenset((name, _TIME.sub(b"", content) if name in TIMED else content) for name, content in named.items())
+
+
 def attack(leave: Callable[[int], bool], moments: Iterable[int], again: list[str]) -> dict[str, Any]:
-    """Leave a run behind at each of some moments and go on with it; return how many ended how."""
-    ends: Counter[str] = Counter()
+    """Leave a run behind at each of some moments and go on with it; return how many ended how.
+
+    Where the same is left behind as at an earlier moment, it is not gone on with again: it would end the same.
+    """
+    ends: dict[frozenset[tuple[str, bytes]], str] = {}
+    tried: Counter[str] = Counter()
     wrong: dict[int, object] = {}
     for moment in moments:
         if not leave(moment):
             wrong[moment] = "was not left behind"
-        how, problem = go_on(again)
-        ends[how] += 1
-        if problem:
-            wrong[moment] = problem
+        left = left_behind()
+        if left not in ends:
+            ends[left], problem = go_on(again)
+            if problem:
+                wrong[moment] = problem
+        tried[ends[left]] += 1
         shutil.rmtree(RUN, ignore_errors=True)
-    return {"tried": ends.total(), "ends": ends, "wrong": wrong}
+    return {"tried": tried.total(), "different": len(ends), "ends": tried, "wrong": wrong}
 
 
 def words_for(method: str, source: str) -> list[str]:

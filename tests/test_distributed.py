@@ -135,3 +135,17 @@ def test_a_method_for_one_process_is_refused_once(pictures: Path, tmp_path: Path
     done = torchrun("-m", "selfsort", "fit", pictures, "--clusters", 3, "--method", "kmeans", cwd=tmp_path)
     assert done.returncode != 0
     assert done.stderr.count("kmeans cannot be trained by several processes") == 1
+
+
+def test_encoding_is_shared_and_gives_the_same_features(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    np.savez(tmp_path / "shapes.npz", images=shapes(50, size=32, n_classes=3, channels=3)[0].pixels)
+    words = ["shapes.npz", "--clusters", "3", "--method", "secu", "--encoder", "efficientnet-lite0"]
+    words += ["--set", "encoder.views=1", "--set", "epochs=1", "--set", "warmup=0", "--set", "n_heads=1"]
+    kept = {}
+    for name, n in (("alone", 1), ("together", 2)):
+        monkeypatch.setenv("SELFSORT_CACHE", str(tmp_path / name))
+        done = torchrun("-m", "selfsort", "fit", *words, "--out", f"run-{name}", cwd=tmp_path, n=n)
+        assert done.returncode == 0, done.stderr
+        kept[name] = {path.name: path.read_bytes() for path in (tmp_path / name).glob("*.npy")}
+    assert len(kept["alone"]) == 2, "images and views"
+    assert kept["alone"] == kept["together"]

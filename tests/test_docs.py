@@ -24,6 +24,7 @@ MODULES = {
     "gatcluster": ["methods.gatcluster", "methods._gatcluster_settings"],
     "secu": ["methods.secu"],
     "self-label": ["improve.self_label"],
+    "classic": ["classic"],
 }
 """Where the functions live that a page names without their module."""
 
@@ -92,7 +93,7 @@ class TestMethodPages:
         assert len(" ".join(lines).split()) <= 1400
         assert len(" ".join(line for line in lines if not line.startswith("|")).split()) <= 1100
 
-    @pytest.mark.parametrize("page", METHOD_PAGES, ids=name_of)
+    @pytest.mark.parametrize("page", [*METHOD_PAGES, DOCS / "classic.md"], ids=name_of)
     def test_functions_beside_the_equations_exist(self, page: Path) -> None:
         rows = re.findall(r"^\|.*\| ([^|]+) \|$", section(page.read_text(encoding="utf-8"), "Equation"), re.MULTILINE)
         missing = []
@@ -102,8 +103,7 @@ class TestMethodPages:
                 if not any(exists(place + name) for place in places):
                     missing.append(name)
                 # In `nets.convnet.ARCHITECTURES`, `plan_blocks` the second is a neighbour of the first.
-                places.append(name.rpartition(".")[0] + ".")
-                places.append("methods." + name.rpartition(".")[0] + ".")
+                places += [f"{room}{name.rpartition('.')[0]}." for room in ("", "methods.", "classic.")]
         assert rows
         assert not missing
 

@@ -20,6 +20,7 @@ from selfsort.encoders.fitted import FittedEncoder
 from selfsort.errors import InvalidInput, invalid
 from selfsort.learning.device import choose_device
 from selfsort.methods.registry import DEFAULT_METHOD
+from selfsort.runs.clusters import Clusters, read_clusters
 from selfsort.runs.encoder import AUTO_ENCODER, given_encoder
 from selfsort.runs.folder import RunFolder
 from selfsort.runs.launch import Request, fill, launch
@@ -37,7 +38,7 @@ class ImageClusterer(ClusterMixin, BaseEstimator):  # type: ignore[misc]
 
     Args:
         method: a name from METHODS (`selfsort methods` lists them).
-        n_clusters: clusters to find.
+        n_clusters: clusters to find; `"auto"`, or a range such as `"5:30"`, finds the number.
         seed: decides every random draw; same seed, same labels.
         settings: the method's own settings by name, as for `--set`, and those of `improve` as `improve.starts`.
         recipe: a named set of settings, `auto` or `default`.
@@ -64,7 +65,7 @@ class ImageClusterer(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     def __init__(
         self,
         method: str = DEFAULT_METHOD,
-        n_clusters: int = 8,
+        n_clusters: int | str = 8,
         *,
         seed: int = 0,
         settings: Mapping[str, Any] | None = None,
@@ -87,7 +88,7 @@ class ImageClusterer(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     def fit(self, X: ImagesLike, y: object = None) -> Self:
         """Cluster images. `y` is ignored: no label reaches a method."""
         _refuse_sparse(X)
-        n_clusters = _whole_number("n_clusters", self.n_clusters, at_least=2)
+        n_clusters = self._number()
         seed = _whole_number("seed", self.seed, at_least=0)
         is_auto = self.value_range == "auto" and not isinstance(X, Dataset | Images) and not _is_source(X)
         self.value_range_ = range_of(cast(npt.ArrayLike, X)) if is_auto else _fixed_range(self.value_range)
@@ -156,6 +157,11 @@ class ImageClusterer(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         return tags
 
     # --- inside ----------------------------------------------------------------------------------------
+
+    def _number(self) -> Clusters:
+        if isinstance(self.n_clusters, str):
+            return read_clusters(self.n_clusters, "n_clusters")
+        return _whole_number("n_clusters", self.n_clusters, at_least=2)
 
     def _read(self, X: Any, spec: ImageSpec | None = None, side: int | None = None) -> Dataset:
         """Turn anything `fit` and `predict` accept into a dataset; with a spec, into one of that form.

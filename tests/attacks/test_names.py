@@ -181,7 +181,8 @@ class TestFormulas:
 def test_a_link_to_itself_is_no_place(selfsort: Command, command: str, out: str, tmp_path: Path) -> None:
     run = fitted(write_photos(tmp_path / "photos"), tmp_path / "run").path
     (tmp_path / "loop").symlink_to("loop")
-    rest: list[str | Path] = {"export": ["--to", "csv"], "predict": [tmp_path / "photos"]}.get(command, [])
+    more: dict[str, list[str | Path]] = {"export": ["--to", "csv"], "predict": [tmp_path / "photos"]}
+    rest = more.get(command, [])
     done = selfsort(command, run, *rest, "--out", out)
     if out == "loop" and done.code == 0:
         assert (tmp_path / "loop").is_file(), "a link is replaced, like any file"

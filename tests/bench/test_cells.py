@@ -8,8 +8,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from tests.bench.drawn import write_umist
+from tests.encoders.small import SmallEncoder, blobs
 
 from selfsort.bench import cells
 from selfsort.bench.cells import Cell, digest, key_of, measure, peak_memory_mb
@@ -57,6 +59,25 @@ def test_a_record_holds_what_was_measured_and_nothing_about_whose_machine_it_was
         assert secret not in text
 
 
+def test_an_encoder_stands_before_the_method(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The encoder is a table here: one of ours would take a minute for these images."""
+    labels = np.load(write_umist(tmp_path))["labels"]
+    np.save(tmp_path / "truth.npy", np.eye(20, dtype=np.float32)[labels])
+    monkeypatch.setenv("SELFSORT_DATA", str(tmp_path))
+    cell = Cell(dataset="umist", method="ac-gdl", seed=0, encoder=str(tmp_path / "truth.npy"))
+    assert "with" in cell.name
+    assert cell.full_settings()["encoder"]["mirror"] == "auto"
+    measured = cells.fit_and_score(cell)
+    assert measured["scores"]["acc"] == 1.0
+    assert (measured["dimension"], measured["encode_ms"]) == (20, 0.0)
+
+
+def test_encoding_is_timed_on_a_few_images() -> None:
+    encoder = SmallEncoder()
+    assert cells.encode_milliseconds(encoder, blobs(100, side=12)) > 0
+    assert 0 < encoder.seen < 100
+
+
 def test_a_refusal_is_a_measurement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_umist(tmp_path)
     monkeypatch.setenv("SELFSORT_DATA", str(tmp_path))
@@ -87,6 +108,7 @@ def test_shipped_records_hold_nothing_else() -> None:
         *("key", "dataset", "split", "size", "protocol", "method", "encoder", "settings_digest", "seed", "settings"),
         *("fingerprint", "scores", "refused", "clusters_asked", "clusters_found", "seconds", "cpu_seconds"),
         *("peak_memory_mb", "threads", "total_seconds", "method_from", "versions", "cpu", "date"),
+        *("dimension", "encode_ms"),
     }
     records = read_records([SHIPPED])
     assert records

@@ -2,10 +2,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 from tests.bench.drawn import write_umist
 
 from selfsort.bench.datasets import DATASETS, find, missing, read
@@ -56,9 +58,25 @@ def test_other_data_under_that_name_are_refused(tmp_path: Path, monkeypatch: pyt
         read("umist")
 
 
+def test_a_folder_of_pictures_is_decoded_to_the_side_an_encoder_wants(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = replace(DATASETS["photos-mixed"], n_images=4, n_classes=2)
+    monkeypatch.setitem(DATASETS, "photos-mixed", known)
+    monkeypatch.setenv("SELFSORT_DATA", str(tmp_path))
+    (tmp_path / known.file).mkdir()
+    for row in range(4):
+        pixels = np.random.default_rng(row).integers(0, 256, (120, 150 + row, 3), dtype=np.uint8)
+        Image.fromarray(pixels).save(tmp_path / known.file / f"{row}.png")
+    (tmp_path / str(known.labels)).write_text("name,label\n0.png,a\n1.png,b\n2.png,a\n3.png,b\n")
+    assert read("photos-mixed").images.shape == known.shape == (96, 96, 3)
+    assert read("photos-mixed", 64).images.shape == (64, 64, 3)
+    assert DATASETS["coil20"].shape_for(64) == (128, 128, 1)  # equal pictures stay as they are
+
+
 def test_published_numbers_use_the_same_names() -> None:
     known = set(published.DATASETS)
-    assert set(DATASETS) - known == {"cifar10-test", "tinyimagenet-10"}  # not what a paper used
+    assert set(DATASETS) - known == {"cifar10-test", "tinyimagenet-10", "photos-mixed"}  # not what a paper used
 
 
 @pytest.mark.parametrize(

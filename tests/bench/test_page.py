@@ -3,9 +3,10 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
-from tests.bench.test_summary import record
+from tests.bench.test_summary import encoded_record, record
 
 from selfsort.bench.page import pages, results_page, with_blocks
 from selfsort.bench.records import SHIPPED, read_records
@@ -32,12 +33,29 @@ def test_the_pages_are_those_of_the_records() -> None:
 def test_a_block_is_filled_and_the_rest_stays() -> None:
     text = with_blocks(EMPTY, records())
     assert text == (
-        "before\n<!-- records: classic nmi -->\n| method | UMist |\n|---|---|\n| kmeans | .600 ± .100 (.609) |\n"
-        "<!-- end -->\nafter\n"
+        "before\n<!-- records: classic nmi -->\n| method | images seen | UMist |\n|---|---|---|\n"
+        "| kmeans | from scratch | .600 ± .100 (.609) |\n<!-- end -->\nafter\n"
     )
     assert with_blocks(text, records()) == text
-    assert "| kmeans | .300 ± .050 (.419) / 2.0 |" in with_blocks(EMPTY.replace("nmi", "acc seconds"), records())
+    assert "| kmeans | from scratch | .300 ± .050 (.419) / 2.0 |" in with_blocks(
+        EMPTY.replace("nmi", "acc seconds"), records()
+    )
     assert "Nothing was measured yet." in with_blocks(EMPTY, {})
+
+
+def test_a_table_with_encoders_says_what_each_gives_and_takes() -> None:
+    on_encoder: dict[str, Any] = {"encoder": "efficientnet-lite0", "dimension": 1280, "encode_ms": 11.2}
+    found = {
+        "none": record("ac-gdl", 0, 0.5),
+        "slow": encoded_record("kmeans", 0, 0.7, **on_encoder),
+        "fast": encoded_record("kmeans", 1, 0.9, **on_encoder | {"encode_ms": 10.04}),
+    }
+    assert with_blocks("<!-- records: encoders acc nmi -->\n<!-- end -->\n", found).splitlines()[1:-1] == [
+        "| method | images seen | dimension | ms per image | UMist |",
+        "|---|---|---|---|---|",
+        "| ac-gdl | from scratch | pixels | - | .250 / .500 |",
+        "| kmeans | with efficientnet-lite0 | 1280 | 10.0 | .400 ± .050 / .800 ± .100 |",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,11 @@ TABLE = Table(name="small", title="A small table", rows=ROWS, datasets=("umist",
 
 
 def record(method: str, seed: int, nmi: float, **changes: Any) -> dict[str, Any]:
-    content = Cell(dataset="umist", method=method, seed=seed).content()
+    return encoded_record(method, seed, nmi, "none", **changes)
+
+
+def encoded_record(method: str, seed: int, nmi: float, encoder: str, **changes: Any) -> dict[str, Any]:
+    content = Cell(dataset="umist", method=method, seed=seed, encoder=encoder).content()
     scores = {"nmi_geometric": nmi, "acc": nmi / 2, "ari": 0.1}
     return {**content, "scores": scores, "cpu_seconds": 2.0, "peak_memory_mb": None, **changes}
 
@@ -35,6 +39,21 @@ def test_the_newest_of_one_seed_counts_and_other_settings_do_not() -> None:
     kmeans, _ = summarise(TABLE, records)
     assert kmeans.values("nmi") == [0.9]
     assert kmeans.spread("nmi") is None
+
+
+def test_an_encoder_makes_another_row_whose_encoding_is_the_least_measured() -> None:
+    encoder = "efficientnet-lite0"
+    table = Table(name="small", title="t", rows=(Row("kmeans"), Row("kmeans", encoder=encoder)), datasets=("umist",))
+    found = {
+        "a": encoded_record("kmeans", 0, 0.9, encoder, dimension=1280, encode_ms=12.5),
+        "b": record("kmeans", 0, 0.3),
+    }
+    scratch, encoded = summarise(table, found)
+    assert (scratch.row.seen, encoded.row.seen) == ("from scratch", "with efficientnet-lite0")
+    assert (scratch.mean("nmi"), encoded.mean("nmi")) == (0.3, 0.9)
+    assert (scratch.encoding("dimension"), encoded.encoding("dimension")) == (None, 1280)
+    assert encoded.to_json()["encode_ms"] == 12.5
+    assert (scratch.to_json()["encoder"], encoded.to_json()["encoder"]) == ("none", encoder)
 
 
 def test_a_refusal_is_shown_where_nothing_was_scored() -> None:

@@ -28,7 +28,8 @@ def test_distances_are_those_of_scipy(n: int) -> None:
 def test_labels_are_those_of_scipy(k: int) -> None:
     x = points(40, seed=1)
     labels = cluster(x, LinkageConfig(n_clusters=k), seed=0, device=CPU).labels
-    expected = fcluster(linkage(x, "average"), k, "maxclust")
+    # As many clusters as points: SciPy before 1.13 gives fewer.
+    expected = fcluster(linkage(x, "average"), k, "maxclust") if k < len(x) else np.arange(k)
     assert accuracy(labels, expected) == 1.0
     assert sorted(set(labels.tolist())) == list(range(k))
 

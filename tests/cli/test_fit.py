@@ -21,11 +21,19 @@ class TestRefusals:
         ("words", "parts"),
         [
             ([], ["SOURCE is missing", "Name one."]),
-            (["photos"], ["--clusters is missing"]),
-            (["photos", "--clusters", "auto"], ["is not available yet; got 'auto'"]),
-            (["photos", "--clusters", "5:30"], ["is not available yet; got '5:30'"]),
-            (["photos", "--clusters", "1"], ["--clusters must be a whole number of at least 2; got '1'."]),
-            (["photos", "--clusters", "x"], ["--clusters must be a whole number of at least 2; got 'x'."]),
+            (
+                ["photos", "--clusters", "30:5"],
+                ["--clusters must be a range LOW:HIGH with 2 <= LOW <= HIGH; got '30:5'."],
+            ),
+            (["photos", "--clusters", "5:30"], ["be at most the number of images (18); got 5:30."]),
+            (
+                ["photos", "--clusters", "1"],
+                ["--clusters must be a whole number of at least 2, auto, or a range; got '1'."],
+            ),
+            (
+                ["photos", "--clusters", "x"],
+                ["--clusters must be a whole number of at least 2, auto, or a range; got 'x'."],
+            ),
             (["photos", "--clusters", "19"], ["between 2 and the number of images (18); got 19. Lower n_clusters"]),
             (["photos", "--clusters", "3", "--method", "kmean"], ["got 'kmean'. Did you mean kmeans?"]),
             (["photos", "--clusters", "3", "--method", "kmeans", "--set", "n_restart=2"], ["Did you mean n_restarts?"]),

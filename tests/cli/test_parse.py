@@ -2,30 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from selfsort.cli.parse import channels_of, parse_clusters, parse_memory, parse_size
+from selfsort.cli.parse import channels_of, parse_memory, parse_size
 from selfsort.errors import InvalidInput
-
-
-@pytest.mark.parametrize(("text", "expected"), [("2", 2), ("+10", 10), ("007", 7)])
-def test_clusters(text: str, expected: int) -> None:
-    assert parse_clusters(text) == expected
-
-
-@pytest.mark.parametrize("text", ["auto", "5:30", "5:", ":30"])
-def test_finding_k_is_refused_for_now(text: str) -> None:
-    with pytest.raises(InvalidInput, match=r"is not available yet; got '.*'. Give for example --clusters 10"):
-        parse_clusters(text)
-
-
-@pytest.mark.parametrize("text", ["1", "0", "-3", "", "ten", "2.0", "1e3", "9" * 5000, "Auto"])
-def test_other_counts_are_refused(text: str) -> None:
-    with pytest.raises(InvalidInput, match="--clusters must be a whole number of at least 2; got"):
-        parse_clusters(text)
-
-
-def test_no_count_at_all() -> None:
-    with pytest.raises(InvalidInput, match=r"--clusters is missing. Expected .* Add for example"):
-        parse_clusters(None)
 
 
 def test_size() -> None:

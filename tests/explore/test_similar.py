@@ -52,7 +52,12 @@ def test_features_in_memory_and_in_a_file_are_alike(
 def test_features_of_a_block_are_read_once_per_question(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(similar, "_KEPT_BYTES", 0)
     asked = []
-    monkeypatch.setattr(similar, "read_rows", lambda table, rows: asked.append(rows) or read_rows(table, rows))
+
+    def counted(table: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        asked.append(rows)
+        return read_rows(table, rows)
+
+    monkeypatch.setattr(similar, "read_rows", counted)
     features = Features(np.eye(5, dtype=np.float32))
     features.closeness(np.arange(3))
     assert len(asked) == 1

@@ -196,8 +196,8 @@ def test_pieces_without_affinity_are_joined_by_centroid_smallest_first() -> None
     assert "no neighbour relation" in done.warnings[0]
 
 
-def test_no_features_for_pieces_without_affinity_is_an_error() -> None:
-    with pytest.raises(InvalidInput, match="features must be given when the graph falls into more pieces"):
+def test_no_features_for_components_without_affinity_is_an_error() -> None:
+    with pytest.raises(InvalidInput, match="features must be given when the graph has more connected components"):
         agglomerate(graph_of(3, {}), np.arange(3), 2, absorb=False)
 
 

@@ -43,8 +43,8 @@ class TestSizeReport:
         assert (report.min, report.max, report.used) == (sizes.min(), sizes.max(), len(sizes))
 
     def test_bad_input(self) -> None:
-        with pytest.raises(InvalidInput, match=r"n_clusters must be at least 2; got 1. Give the number"):
-            size_report([0, 0], n_clusters=1)
+        with pytest.raises(InvalidInput, match=r"n_clusters must be at least 1; got 0. Give the number"):
+            size_report([0, 0], n_clusters=0)
         with pytest.raises(InvalidInput, match="labels must hold whole numbers"):
             size_report([0.5, 1.5], n_clusters=2)
 

@@ -1,13 +1,15 @@
-"""A cell: one method, so set, with one seed, on one data set; and how it is measured.
+"""A cell: one method, so set, with one seed, on one data set, with an encoder or without; and how it is measured.
 
 Each cell is measured in a process of its own, so that its peak memory is its own, on one thread, so that seconds
-mean the same on a busy machine. What is measured is the fit alone: reading and compiling come before.
+mean the same on a busy machine. What is measured is the fit alone: reading, encoding and compiling come before. Cells
+find the features of an encoder in the cache; what encoding costs is measured apart, on a few images.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import platform
 import re
@@ -20,13 +22,17 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from selfsort import __version__
 from selfsort.bench.datasets import DATASETS, read
 from selfsort.config import written
 from selfsort.errors import SelfsortError, TrainingFailed
-from selfsort.types import Json
+from selfsort.types import Encoder, Images, Json
+
+if TYPE_CHECKING:
+    from selfsort.data import Dataset
+    from selfsort.runs.settings import Settled
 
 resource: ModuleType | None
 try:
@@ -42,7 +48,11 @@ ONE_THREAD = {
 }
 
 CPU_LIMIT = 900
-"""Seconds of processor time after which a cell is given up, where the system can count them."""
+"""Seconds of processor time after which a fit is given up, where the system can count them."""
+
+NO_ENCODER = "none"
+
+_TIMED_BATCHES, _TIMED_BATCH = 5, 8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +64,7 @@ class Cell:
     seed: int
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Those that differ from what the method's recipe says."""
-    encoder: str = "none"
+    encoder: str = NO_ENCODER
     protocol: str = "same-images"
 
     @property
@@ -64,21 +74,43 @@ class Cell:
         >>> Cell(dataset="usps", method="ac-gdl", seed=0, settings={"absorb": False, "K_s": 5}).name
         'usps ac-gdl (absorb=no, K_s=5) seed 0'
         """
-        return f"{self.dataset} {label(self.method, self.settings)} seed {self.seed}"
+        return f"{self.dataset} {label(self.method, self.settings, self.encoder)} seed {self.seed}"
+
+    @property
+    def side(self) -> int | None:
+        """The size that photographs are decoded to; None if the encoder, or its absence, leaves it to the reader."""
+        from selfsort.runs.encoder import side_of
+
+        return side_of(self.encoder)
+
+    def read(self) -> Dataset:
+        """Read the images as the cell's encoder wants them."""
+        return read(self.dataset, self.side)
 
     def full_settings(self) -> Json:
         """Return every setting that counts: defaults, then the recipe, then the cell's own."""
+        from selfsort.improve.around import ImproveConfig
+
+        settled = self._settled()
+        around = {} if settled.improve == ImproveConfig() else {"improve": settled.improve.to_json()}
+        before = {} if self.encoder == NO_ENCODER else {"encoder": settled.encode.to_json()}
+        return {**settled.config.to_json(), **around, **before}
+
+    def _settled(self) -> Settled:
         import torch
 
-        from selfsort.improve.around import ImproveConfig
         from selfsort.methods.registry import find_method
         from selfsort.runs.settings import settle
 
         known = DATASETS[self.dataset]
-        method, cpu = find_method(self.method), torch.device("cpu")
-        settled = settle(method, known.n_classes, self.settings, shape=known.shape, device=cpu)
-        around = {} if settled.improve == ImproveConfig() else {"improve": settled.improve.to_json()}
-        return {**settled.config.to_json(), **around}
+        return settle(
+            find_method(self.method),
+            known.n_classes,
+            self.settings,
+            shape=known.shape_for(self.side),
+            device=torch.device("cpu"),
+            on_encoder=self.encoder != NO_ENCODER,
+        )
 
     def content(self) -> Json:
         """Return what makes two measurements the same, apart from the pixels.
@@ -98,10 +130,15 @@ class Cell:
         }
 
 
-def label(method: str, settings: Mapping[str, Any]) -> str:
-    """Name a method with the settings that were changed."""
+def label(method: str, settings: Mapping[str, Any], encoder: str = NO_ENCODER) -> str:
+    """Name a method with the settings that were changed and with the encoder before it.
+
+    >>> label("kmeans", {}), label("kmeans", {"centre": True}, "efficientnet-lite0")
+    ('kmeans', 'kmeans (centre=yes) with efficientnet-lite0')
+    """
     said = ", ".join(f"{key}={written(value)}" for key, value in settings.items())
-    return f"{method} ({said})" if said else method
+    named = f"{method} ({said})" if said else method
+    return named if encoder == NO_ENCODER else f"{named} with {encoder}"
 
 
 def digest(values: Mapping[str, Any]) -> str:
@@ -159,33 +196,65 @@ def _in_a_child(cell: Cell) -> Json:
     return measured
 
 
-def fit_and_score(cell: Cell) -> Json:
-    """Measure a cell in this process."""
+def fit_and_score(cell: Cell, cpu_limit: int | None = None) -> Json:
+    """Measure a cell in this process, which `cpu_limit` ends if the fit takes longer."""
     import torch
 
-    from selfsort.methods.registry import find_method
+    from selfsort.runs.launch import Request, launch
 
-    dataset = read(cell.dataset)
-    from selfsort.runs.loop import FitRun
-
-    method, cpu = find_method(cell.method), torch.device("cpu")
-    config = method.config.from_json(cell.full_settings())
-    fit = FitRun(dataset.images, method, config, cpu, cell.seed, dataset.labels)
+    dataset = cell.read()
+    launched = launch(
+        Request(
+            source=dataset,
+            clusters=DATASETS[cell.dataset].n_classes,
+            method=cell.method,
+            settings=cell.settings,
+            seed=cell.seed,
+            encoder=cell.encoder,
+            device="cpu",
+        )
+    )
+    encoding: Json = {}
+    if launched.encoder is not None:
+        sources = [part.source for part in launched.encoder.parts]
+        encoding["dimension"] = sum(source.dim for source in sources)
+        encoders = [source for source in sources if isinstance(source, Encoder)]
+        encoding["encode_ms"] = round(sum(encode_milliseconds(one, dataset.images) for one in encoders), 2)
     try:
         _compile(cell)
         began = time.process_time()
-        outcome = fit.run()
+        if cpu_limit is not None:
+            _limit(began + cpu_limit)
+        outcome = launched.fit.run()
     except SelfsortError as error:
         return {"refused": str(error)}
     return {
+        **encoding,
         "scores": {name: round(value, 5) for name, value in (outcome.metrics or {}).items()},
-        "clusters_asked": config.n_clusters,
+        "clusters_asked": launched.fit.config.n_clusters,
         "clusters_found": len(set(outcome.clustering.labels.tolist())),
         "seconds": round(outcome.seconds, 2),
         "cpu_seconds": round(time.process_time() - began, 2),
         "peak_memory_mb": peak_memory_mb(),
         "threads": torch.get_num_threads(),
     }
+
+
+def encode_milliseconds(encoder: Encoder, images: Images) -> float:
+    """Return the processor time of one image through an encoder, once and not mirrored: the least of a few batches."""
+    import torch
+
+    from selfsort.encoders.encode import fitted_batch
+    from selfsort.learning.batches import PixelTensor
+
+    pixels = PixelTensor(images, torch.device("cpu"))
+    taken = []
+    for batch in torch.split(torch.arange(min(len(images), _TIMED_BATCHES * _TIMED_BATCH)), _TIMED_BATCH):
+        began = time.process_time()
+        with torch.inference_mode():
+            encoder.features(fitted_batch(pixels.floats(batch), encoder.shape))
+        taken.append((time.process_time() - began) / len(batch))
+    return 1000 * min(taken)
 
 
 def _compile(cell: Cell) -> None:
@@ -222,11 +291,15 @@ def cpu_model() -> str:
     return platform.processor() or platform.machine()
 
 
+def _limit(cpu_seconds: float) -> None:
+    """End this process when it has taken so much processor time."""
+    if resource is not None:
+        resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(cpu_seconds), math.ceil(cpu_seconds) + 5))
+
+
 def main() -> None:
     """Measure the cell on standard input; the last line of standard output is what was measured."""
-    if resource is not None:
-        resource.setrlimit(resource.RLIMIT_CPU, (CPU_LIMIT, CPU_LIMIT + 5))
-    print(json.dumps(fit_and_score(Cell(**json.load(sys.stdin)))))
+    print(json.dumps(fit_and_score(Cell(**json.load(sys.stdin)), CPU_LIMIT)))
 
 
 if __name__ == "__main__":

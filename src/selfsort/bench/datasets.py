@@ -23,7 +23,9 @@ class DataSet:
 
     title: str
     file: str
-    """An npz with `images` and `labels`, and with what `where` asks for."""
+    """An npz with `images` and `labels`, and with what `where` asks for; or a folder of pictures."""
+    labels: str | None = None
+    """The classes of a folder of pictures, in a file beside it."""
     n_images: int
     shape: tuple[int, int, int]
     """Height, width, channels as measured."""
@@ -38,6 +40,11 @@ class DataSet:
     def split(self) -> str:
         """Which part of the file it is."""
         return self.where or "all"
+
+    def shape_for(self, side: int | None) -> tuple[int, int, int]:
+        """Height, width and channels, where an encoder wants pictures of different sizes to be decoded to `side`."""
+        is_folder = self.labels is not None
+        return (side, side, self.shape[2]) if is_folder and side is not None else self.shape
 
 
 _MNIST = "the MNIST database of LeCun, Cortes and Burges, split 0 for training and 1 for test"
@@ -111,6 +118,15 @@ DATASETS: dict[str, DataSet] = {
         n_classes=10,
         source="the training images of ten classes of Tiny ImageNet (Stanford CS231n)",
     ),
+    "photos-mixed": DataSet(
+        title="photos-mixed",
+        file="photos-mixed",
+        labels="photos-mixed-truth.csv",
+        n_images=715,
+        shape=(96, 96, 3),
+        n_classes=7,
+        source="photographs of three scenes and three kinds of clothes, and screens, as a person's folder has them",
+    ),
 }
 
 
@@ -131,7 +147,7 @@ def find(name: str | Path) -> Path:
             f"{name} is not there. Expected a file, or one of the data sets {', '.join(DATASETS)}. Check the name."
         )
     path = _folder() / file
-    if not path.is_file():
+    if not path.exists():
         raise missing([file])
     return path
 
@@ -151,22 +167,26 @@ def missing(names: Sequence[str]) -> MissingData:
     listed = "; ".join(f"{file}: {source}" for file, source in wanted.items())
     state = f"names {_folder()}, which lacks" if os.environ.get(VARIABLE) else "is not set, so these are missing:"
     return MissingData(
-        f"the variable {VARIABLE} {state} {', '.join(wanted)}. Expected a folder of npz files with images and labels "
+        f"the variable {VARIABLE} {state} {', '.join(wanted)}. Expected a folder that holds them, with labels "
         f"({listed}). Set {VARIABLE} to such a folder."
     )
 
 
-def read(name: str) -> Dataset:
-    """Read a data set as it is measured."""
+def read(name: str, side: int | None = None) -> Dataset:
+    """Read a data set as it is measured; `side` is what an encoder wants pictures of different sizes to have."""
     known, path = DATASETS[name], find(name)
-    dataset = read_source(path, where=known.where, size=known.size)
+    labels = None if known.labels is None else path.with_name(known.labels)
+    shape = known.shape_for(side)
+    dataset = read_source(
+        path, where=known.where, size=known.size, side=None if labels is None else side, labels=labels
+    )
     if dataset.labels is None:
         raise InvalidInput(f"{path} has no labels. Expected them as the array `labels`. Add it to the file.")
     found = (len(dataset), dataset.images.shape, len(set(dataset.labels.tolist())))
-    if found != (known.n_images, known.shape, known.n_classes):
+    if found != (known.n_images, shape, known.n_classes):
         raise invalid(
             str(path),
-            f"hold {known.n_images} images of shape {known.shape} in {known.n_classes} classes ({known.source})",
+            f"hold {known.n_images} images of shape {shape} in {known.n_classes} classes ({known.source})",
             "{} of shape {} in {}".format(*found),
             "Use the original data.",
         )

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from selfsort.bench.cells import Cell, key_of, measure
-from selfsort.bench.datasets import find, missing, read
+from selfsort.bench.datasets import find, missing
 from selfsort.bench.records import append_record
 from selfsort.bench.tables import Table
 from selfsort.errors import MissingData, TrainingFailed, invalid
@@ -57,15 +57,15 @@ def fill(
     filled = Filled()
     if absent := sorted({cell.dataset for cell in cells if not present[cell.dataset]}):
         filled.missing = missing(absent)
-    fingerprints: dict[str, str] = {}
+    fingerprints: dict[tuple[str, int | None], str] = {}
     for cell in cells:
         if not present[cell.dataset]:
             if _record_of(cell, records) is None or again:
                 filled.left.append(cell)
             continue
-        if cell.dataset not in fingerprints:
-            fingerprints[cell.dataset] = read(cell.dataset).fingerprint
-        fingerprint = fingerprints[cell.dataset]
+        if (form := (cell.dataset, cell.side)) not in fingerprints:
+            fingerprints[form] = cell.read().fingerprint
+        fingerprint = fingerprints[form]
         if key_of(cell.content(), fingerprint) in records and not again:
             continue
         remaining = None if budget_seconds is None else budget_seconds - (time.monotonic() - started)

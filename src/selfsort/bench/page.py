@@ -13,7 +13,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from selfsort.bench.cells import PROTOCOLS
+from selfsort.bench.cells import NO_ENCODER, PROTOCOLS, label
 from selfsort.bench.datasets import DATASETS
 from selfsort.bench.records import SHIPPED, read_records
 from selfsort.bench.summary import MEASURES, TITLES, Measure, Summary, summarise
@@ -57,7 +57,7 @@ def block(words: str, records: Mapping[str, Json]) -> str:
         if measure not in MEASURES:
             raise invalid("a block of records", f"ask for some of {', '.join(MEASURES)}", repr(measure), "Change it.")
     table = find_table(name)
-    measures = [measure for measure in MEASURES if measure in asked] or ["nmi", "acc"]
+    measures: list[Measure] = [measure for word in asked for measure in MEASURES if measure == word] or ["nmi", "acc"]
     return "\n".join(markdown(table, summarise(table, records), measures)) + "\n"
 
 
@@ -67,12 +67,23 @@ def markdown(table: Table, summaries: Sequence[Summary], measures: Sequence[Meas
     if not datasets:
         return ["Nothing was measured yet."]
     found = {(summary.row.name, summary.dataset): summary for summary in summaries}
-    lines = _head("method", [DATASETS[name].title for name in datasets])
+    has_encoders = any(row.encoder != NO_ENCODER for row in table.rows)
+    facts = ["dimension", "ms per image"] if has_encoders else []
+    lines = _head("method", ["images seen", *facts, *(DATASETS[name].title for name in datasets)])
     for row in table.rows:
-        cells = [" / ".join(cell(found[row.name, name], measure) for measure in measures) for name in datasets]
-        if any(found[row.name, name].records for name in datasets):
-            lines.append("| " + " | ".join([row.name, *cells]) + " |")
+        of_row = [found[row.name, name] for name in datasets]
+        if any(summary.records for summary in of_row):
+            cells = [" / ".join(cell(summary, measure) for measure in measures) for summary in of_row]
+            told = _encoding(of_row) if has_encoders else []
+            lines.append("| " + " | ".join([label(row.method, row.settings), row.seen, *told, *cells]) + " |")
     return lines
+
+
+def _encoding(summaries: Sequence[Summary]) -> list[str]:
+    """Say what the encoder of a row gives and takes; pixels are as many as an image has, and there at once."""
+    dimensions = [found for summary in summaries if (found := summary.encoding("dimension")) is not None]
+    milliseconds = [found for summary in summaries if (found := summary.encoding("encode_ms")) is not None]
+    return [f"{min(dimensions):.0f}", f"{min(milliseconds):.1f}"] if dimensions else ["pixels", "-"]
 
 
 def cell(summary: Summary, measure: Measure) -> str:
@@ -97,7 +108,8 @@ def results_page(records: Mapping[str, Json]) -> str:
         "",
         "`selfsort bench` lists the tables, `selfsort bench NAME` measures what a table lacks and prints it. The data "
         "are looked for in the folder that the variable `SELFSORT_DATA` names. Mean ± standard deviation over the "
-        "seeds; in brackets what was published; a dash where nothing was measured yet.",
+        "seeds; in brackets what was published; a dash where nothing was measured yet. Every row says how the images "
+        "are seen: from scratch, or with an encoder that has learned from other images ([encoders](encoders.md)).",
         "",
         f"Protocol: {'; '.join(PROTOCOLS.values())}. Each cell in a process of its own, on one thread.",
         "",
@@ -123,7 +135,7 @@ def progress(table: Table, summaries: Sequence[Summary]) -> str:
     """Say how much of a table there is.
 
     >>> progress(TABLES["classic"], summarise(TABLES["classic"], {}))
-    'none of 162 combinations measured yet.'
+    'none of 168 combinations measured yet.'
     """
     n_done = sum(bool(summary.records) or summary.refused is not None for summary in summaries)
     said = "all" if n_done == len(summaries) else f"{n_done or 'none'} of"

@@ -52,6 +52,10 @@ class Summary:
         values = self.values(measure)
         return statistics.pstdev(values) if len(values) > 1 else None
 
+    def encoding(self, name: Literal["dimension", "encode_ms"]) -> float | None:
+        """Return how many features the encoder gives, or the milliseconds it takes of an image: the least measured."""
+        return min((float(record[name]) for record in self.records if name in record), default=None)
+
     def published(self, measure: Measure) -> float | None:
         """Return what was printed; the first source is a method's main table."""
         found = published(self.row.method, self.dataset, self.features) if self.row.is_published else ()
@@ -63,9 +67,12 @@ class Summary:
         return {
             "dataset": self.dataset,
             "method": self.row.method,
+            "encoder": self.row.encoder,
             "settings": dict(self.row.settings),
             "seeds": [record["seed"] for record in self.records],
             **({} if self.refused is None else {"refused": self.refused}),
+            "dimension": self.encoding("dimension"),
+            "encode_ms": self.encoding("encode_ms"),
             **{
                 measure: {
                     "mean": self.mean(measure),

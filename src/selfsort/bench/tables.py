@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from selfsort.bench.cells import Cell, label
+from selfsort.bench.cells import NO_ENCODER, Cell, label
 from selfsort.errors import invalid
 
 
@@ -20,11 +20,17 @@ class Row:
     is_random: bool = False
     is_published: bool = False
     """True if these settings are meant to be those behind the published row."""
+    encoder: str = NO_ENCODER
 
     @property
     def name(self) -> str:
         """How the row is called."""
-        return label(self.method, self.settings)
+        return label(self.method, self.settings, self.encoder)
+
+    @property
+    def seen(self) -> str:
+        """How its images are seen: an encoder has learned from other images, most often with their labels."""
+        return "from scratch" if self.encoder == NO_ENCODER else f"with {self.encoder}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +59,13 @@ class Table:
     def cell(self, row: Row, dataset: str, seed: int) -> Cell:
         """Return one of the cells."""
         # What draws no random numbers is the same for every seed.
-        return Cell(dataset=dataset, method=row.method, settings=row.settings, seed=seed if row.is_random else 0)
+        return Cell(
+            dataset=dataset,
+            method=row.method,
+            settings=row.settings,
+            encoder=row.encoder,
+            seed=seed if row.is_random else 0,
+        )
 
 
 _CLASSIC_DATASETS = ("umist", "coil20", "cmu-pie", "usps", "mnist-test", "coil100")
@@ -102,6 +114,17 @@ _NEIGHBOURS = tuple(
     Row("ac-gdl", {**plain, "K_s": k}) for plain in ({}, {"absorb": False}) for k in (5, 10, 15, 20, 30, 50, 80)
 )
 
+_ENCODERS = tuple(
+    Row(method, encoder=encoder, is_random=is_random)
+    for encoder in (NO_ENCODER, "efficientnet-lite0", "efficientnet-lite2")
+    for method, is_random in (("kmeans", True), ("ac-gdl", False), ("leiden", True))
+)
+
+_SEEN_DATASETS = (
+    *("photos-mixed", "tinyimagenet-10", "cifar10-test", "coil20", "coil100"),
+    *("umist", "cmu-pie", "usps", "mnist-test"),
+)
+
 TABLES: dict[str, Table] = {
     table.name: table
     for table in (
@@ -122,6 +145,12 @@ TABLES: dict[str, Table] = {
             title="The number of neighbours of ac-gdl",
             rows=_NEIGHBOURS,
             datasets=_CLASSIC_DATASETS,
+        ),
+        Table(
+            name="encoders",
+            title="Encoders before classical methods",
+            rows=_ENCODERS,
+            datasets=_SEEN_DATASETS,
         ),
     )
 }

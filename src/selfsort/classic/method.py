@@ -105,7 +105,10 @@ def pixel_features(images: Images, mean: F32 | None = None) -> F32:
 
 def rows_of(images: Inputs, mean: F32 | None = None) -> F32:
     """Return one row per image: its pixels, or what an encoder made of it."""
-    return images.features if isinstance(images, Encoded) else pixel_features(images, mean)
+    if not isinstance(images, Encoded):
+        return pixel_features(images, mean)
+    # Feature maps as the mean over their places.
+    return images.features if images.features.ndim == 2 else images.features.mean(axis=(2, 3))
 
 
 def mean_image(images: Images) -> F32:

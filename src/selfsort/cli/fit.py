@@ -18,7 +18,6 @@ from selfsort.cli.parse import (
     OutOption,
     RunArgument,
     channels_of,
-    parse_clusters,
     parse_memory,
     parse_size,
 )
@@ -39,7 +38,10 @@ def fit(
         str | None,
         typer.Argument(help="Folder, list file, npz, npy, idx, CIFAR or STL-10 binary.", show_default=False),
     ] = None,
-    clusters: Annotated[str | None, typer.Option(help="How many clusters to find.", show_default=False)] = None,
+    clusters: Annotated[
+        str | None,
+        typer.Option(help="How many clusters to find: a number, a range such as 5:30, or auto.", show_default="auto"),
+    ] = None,
     method: Annotated[str | None, typer.Option(help="A name from `selfsort methods`.", show_default=False)] = None,
     recipe: Annotated[str, typer.Option(help="A named set of settings; auto fits it to images and machine.")] = "auto",
     set_: Annotated[
@@ -84,6 +86,7 @@ def fit(
     from selfsort.data.options import ReadOptions
     from selfsort.methods.registry import DEFAULT_METHOD
     from selfsort.runs import launch as runs
+    from selfsort.runs.clusters import read_clusters
 
     with job(device), progress_bars():
         if resume is not None:
@@ -122,7 +125,7 @@ def fit(
             assert reading is not None
             request = runs.Request(
                 source=reading,
-                clusters=parse_clusters(clusters),
+                clusters=read_clusters(clusters or "auto"),
                 method=method or DEFAULT_METHOD,
                 stage=None if self_label is None else "self-label",
                 recipe=recipe,

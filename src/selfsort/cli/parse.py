@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from selfsort.errors import InvalidInput, invalid
+from selfsort.errors import invalid
 
 
 class FitMode(StrEnum):
@@ -40,22 +40,6 @@ OriginalOption = Annotated[
     bool, typer.Option("--original", help="Labels as the method wrote them, without corrections made in explore.")
 ]
 OutOption = Annotated[Path | None, typer.Option("--out", help="Where to write.", show_default=False)]
-
-
-def parse_clusters(text: str | None) -> int:
-    """Read --clusters: a whole number; finding k by itself is not offered yet and is refused."""
-    if text is None:
-        raise InvalidInput("--clusters is missing. Expected how many clusters to find. Add for example --clusters 10.")
-    if text == "auto" or re.fullmatch(r"\d*:\d*", text):
-        raise invalid(
-            "--clusters",
-            "be a whole number: finding the number of clusters is not available yet",
-            repr(text),
-            "Give for example --clusters 10, and compare a few values with selfsort report.",
-        )
-    if not re.fullmatch(r"\+?\d{1,9}", text) or int(text) < 2:
-        raise invalid("--clusters", "be a whole number of at least 2", repr(text), "Give for example --clusters 10.")
-    return int(text)
 
 
 def parse_size(text: str) -> int | None:

@@ -100,6 +100,7 @@ def bench(
     json_: JsonOption = False,
 ) -> None:
     """Measure methods on known data sets, and show them beside what the papers print."""
+    from selfsort.bench.cells import label
     from selfsort.bench.fill import fill, parse_seeds
     from selfsort.bench.page import cell, progress
     from selfsort.bench.records import SHIPPED, read_records
@@ -133,11 +134,17 @@ def bench(
         rows = [found.to_json() for found in shown]
         print_json({"table": name, "measured": filled.n_measured, "left": len(filled.left), "rows": rows})
     else:
-        columns = ("data", "method", "NMI", "ACC", "ARI", "CPU s", "MB", "seeds")
+        columns = ("data", "method", "images seen", "NMI", "ACC", "ARI", "CPU s", "MB", "seeds")
         print_table(
             columns,
             [
-                (found.dataset, found.row.name, *(cell(found, m) for m in MEASURES), str(len(found.records)))
+                (
+                    found.dataset,
+                    label(found.row.method, found.row.settings),
+                    found.row.seen,
+                    *(cell(found, m) for m in MEASURES),
+                    str(len(found.records)),
+                )
                 for found in shown
             ],
         )

@@ -83,12 +83,15 @@ def _scaled(x_BCHW: Tensor, size: tuple[int, int], is_shrunk: bool) -> Tensor:
 
 
 def view_policy(encoder: Encoder, config: EncodeConfig) -> Policy:
-    """How views differ from their image: part of it, mirrored, in other light."""
+    """How views differ from their image: in other light, mirrored, a part of it.
+
+    The part comes last: what is small is enlarged by it, and the rest had better be done before.
+    """
     height, width, _ = encoder.shape
     return (
-        ResizedCrop(size=min(height, width), scale=(config.crop_min, 1.0)),
+        ColourJitter(brightness=0.4, contrast=0.4, saturation=0.4, p=0.8),
         Flip(),
-        ColourJitter(brightness=0.4, contrast=0.4, saturation=0.4, hue=0.05, p=0.8),
+        ResizedCrop(size=min(height, width), scale=(config.crop_min, 1.0)),
     )
 
 

@@ -92,7 +92,7 @@ class Agglomeration:
         if self.n_isolated:
             notes.append(
                 f"{self.n_isolated} merges joined clusters that no neighbour relation connects, by their centroids: "
-                "the neighbour graph falls into more pieces than clusters asked for."
+                "the neighbour graph has more connected components than clusters asked for."
             )
         if self.is_relaxed:
             notes.append(
@@ -103,7 +103,7 @@ class Agglomeration:
 
 
 def nearest_neighbour_components(neighbours: Neighbours) -> I64:
-    """Join every item to its nearest neighbour and return the connected pieces, numbered by first appearance."""
+    """Join every item to its nearest neighbour and return the connected components, numbered by first appearance."""
     n_items = len(neighbours)
     if neighbours.n_neighbours == 0:
         return np.arange(n_items, dtype=np.int64)

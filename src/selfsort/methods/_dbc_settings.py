@@ -69,7 +69,7 @@ class DBCConfig(FCAEConfig):
     epochs: int = setting(0, "passes over the images in stage II, at most; 0: enough for 6,000 steps, but 20 to 100")
     lr: float = setting(1e-3, "learning rate of Adam in stage II, where it begins; it falls to 0 along a cosine")
     stop: float = setting(0.001, "end when a smaller share of the labels changes in an epoch; 0: when none does")
-    still_share: float = setting(0.0, "share of stage II before images are turned, moved and stretched there")
+    still_share: float = setting(0.0, "share of stage II before images are rotated, translated and stretched there")
     freeze_bn: bool = setting(True, "keep the statistics of batch normalisation in stage II")
     rec_weight: float = setting(0.0, "weight of the reconstruction in stage II; above 0 the decoder stays (DCEC)")
 

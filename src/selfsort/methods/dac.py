@@ -5,7 +5,7 @@ Chang, Wang, Meng, Xiang, Pan, "Deep Adaptive Image Clustering", ICCV 2017.
 A network gives each image a label feature: non-negative, of unit length, one entry per cluster. The cosine of two label
 features is the predicted probability that the images belong together. Pairs above an upper threshold are taken as the
 same, pairs below a lower one as different, the rest is left out; the network is trained to say so more clearly, on
-randomly moved images. The thresholds approach each other from epoch to epoch until every pair counts. `dac*`, the
+randomly augmented images. The thresholds approach each other from epoch to epoch until every pair counts. `dac*`, the
 variant with one threshold and no doubt, is `thresholds=single`.
 
 Symbols: a activations; l label features; s = l l' their cosines; u, lower thresholds; lam moves them.
@@ -129,7 +129,7 @@ def pair_loss(sim_BB: Tensor, pairs: Pairs, kind: Literal["bce", "mse"] = "bce")
 
 
 def agreement_loss(l_BK: Tensor, target_BK: Tensor) -> Tensor:
-    """The scripts' auxiliary loss: cross-entropy of each entry against the one stored for the unmoved image."""
+    """The scripts' auxiliary loss: cross-entropy of each entry against the one stored for the image as it is."""
     return F.binary_cross_entropy(l_BK.clamp(_EPS, 1 - _EPS), target_BK.clamp(0, 1))
 
 
@@ -239,7 +239,7 @@ class _Run:
         return activations
 
     def targets(self, pool_P: Tensor) -> Tensor:
-        """Label features (P, K) of a pool, from unmoved images; they also label those images in passing."""
+        """Label features (P, K) of a pool, from images as they are; they also label those images in passing."""
         self.net.eval()
         parts = []
         with torch.inference_mode():

@@ -317,7 +317,7 @@ def _place_centres(run: _Run, features: F32, seed: int) -> float:
 def _learn_target(run: _Run, config: DBCConfig, r_NK: Tensor, *, is_still: bool) -> EpochStats:
     """Stage II, one epoch: the target stays what it is while the scores move towards it.
 
-    `is_still` leaves the images as they are. A moved image gets softer scores; as long as all scores are soft, that
+    `is_still` leaves the images as they are. An augmented image gets softer scores; as long as all are soft, that
     outweighs the boosting and they become equal.
     """
     net, pixels = run.net.train(not config.freeze_bn), tensor_of(run.images, run.device)

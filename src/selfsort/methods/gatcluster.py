@@ -3,8 +3,8 @@
 Niu, Zhang, Wang, Liang, "GATCluster: Self-Supervised Gaussian-Attention Network for Image Clustering", ECCV 2020.
 
 The label features l of an image are a softmax over the clusters. Two steps alternate. Step 1 computes them for a large
-batch without gradients and makes targets of them. Step 2 trains on changed copies of the same images, a few at a time:
-a copy should be labelled as its original was (TI), pairs within a cluster of k-means alike and others differently
+batch without gradients and makes targets of them. Step 2 trains on augmented images of the same batch, a few at a time:
+each should be labelled as its original was (TI), pairs within a cluster of k-means alike and others differently
 (SM), all clusters should be used (EA), and what lies under one Gaussian bump should be enough to say a sharpened form
 of the same (AM), so that the network looks at objects. Memory depends on the small batches alone.
 

@@ -62,7 +62,7 @@ def collapse_warnings(labels: npt.ArrayLike, n_clusters: int) -> tuple[str, ...]
             f"Only {used} of the {n_clusters} clusters asked for hold any image. "
             "Ask for fewer clusters, or try another seed or method."
         )
-    if largest > COLLAPSE_SHARE * n_items:
+    if n_clusters > 1 and largest > COLLAPSE_SHARE * n_items:
         warnings.append(
             f"One cluster holds {largest:,} of the {n_items:,} images ({_percent(largest, n_items)}): "
             "the clustering has collapsed. Try another seed or method, or look whether the images differ at all."
@@ -72,8 +72,8 @@ def collapse_warnings(labels: npt.ArrayLike, n_clusters: int) -> tuple[str, ...]
 
 def _cluster_sizes(labels: npt.ArrayLike, n_clusters: int) -> I64:
     """Return the sizes of the clusters in use; a cluster nobody is in has no entry."""
-    if n_clusters < 2:
-        raise invalid("n_clusters", "be at least 2", n_clusters, "Give the number of clusters that was asked for.")
+    if n_clusters < 1:
+        raise invalid("n_clusters", "be at least 1", n_clusters, "Give the number of clusters that was asked for.")
     sizes: I64 = np.bincount(number_labels(check_labels("labels", labels))[1])
     return sizes
 

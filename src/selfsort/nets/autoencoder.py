@@ -237,10 +237,13 @@ class DenseEncoder(nn.Module):
     def __init__(self, shape: tuple[int, ...], widths: Sequence[int]) -> None:
         super().__init__()
         self.layers = _linear_stack([math.prod(shape), *widths])
+        # Features of an encoder have unit length; layers expect numbers of about one.
+        self.scale = math.sqrt(shape[0]) if len(shape) == 1 else 1.0
 
     def forward(self, x_BCHW: Tensor) -> Tensor:
         """Return the features (B, D)."""
-        return _through(self.layers, x_BCHW.flatten(1))
+        flat_BD = x_BCHW.flatten(1)
+        return _through(self.layers, flat_BD if self.scale == 1 else flat_BD * self.scale)
 
 
 class DenseAE(nn.Module):
@@ -256,8 +259,9 @@ class DenseAE(nn.Module):
 
     def forward(self, x_BCHW: Tensor) -> tuple[Tensor, Tensor]:
         """Return features (B, D) and reconstructed images."""
-        z_BD = self.encoder(x_BCHW)
-        return z_BD, _through(self.decoder, z_BD).view(x_BCHW.shape)
+        z_BD, scale = self.encoder(x_BCHW), self.encoder.scale
+        again_BD = _through(self.decoder, z_BD)
+        return z_BD, (again_BD if scale == 1 else again_BD / scale).view(x_BCHW.shape)
 
     def activations(self, x_BCHW: Tensor) -> dict[str, Tensor]:
         """Return the only maps there are: the reconstruction."""

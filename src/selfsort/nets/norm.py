@@ -50,8 +50,8 @@ def batch_statistics(net: nn.Module) -> Iterator[None]:
 def refresh_statistics(net: nn.Module, batches: Iterable[Tensor]) -> None:
     """Replace the learned statistics of batch normalisation by the mean over these batches.
 
-    What is learned in training are the statistics of the training images. Where those were changed on purpose, turned
-    and shrunk, they are wrong for the images themselves.
+    What is learned in training are the statistics of the training images. Where those were augmented, rotated and
+    scaled, they are wrong for the images themselves.
     """
     norms = _norms(net)
     before = [(norm.training, norm.momentum) for norm in norms]

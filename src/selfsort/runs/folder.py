@@ -204,8 +204,8 @@ class RunFolder:
     def n_clusters(self) -> int:
         """Clusters asked for."""
         asked = self.field("settings", dict).get("n_clusters")
-        if not isinstance(asked, int) or isinstance(asked, bool) or asked < 2:
-            raise _damaged(self.path / "config.json", "'n_clusters' is not a whole number of at least 2")
+        if not isinstance(asked, int) or isinstance(asked, bool) or asked < 1:
+            raise _damaged(self.path / "config.json", "'n_clusters' is not a whole number of at least 1")
         return asked
 
     def holds(self, path: Path) -> bool:

@@ -13,6 +13,7 @@ import torch
 from threadpoolctl import threadpool_limits
 
 from selfsort import distributed
+from selfsort.classic.one import METHOD as ONE
 from selfsort.data import Dataset, ImageSpec, read_source
 from selfsort.data.options import ReadOptions
 from selfsort.encoders.cache import cache_folder
@@ -22,10 +23,12 @@ from selfsort.encoders.pictures import Pictures
 from selfsort.encoders.registry import best_installed
 from selfsort.encoders.table import VectorTable
 from selfsort.errors import InvalidInput, invalid
+from selfsort.improve.around import ImproveConfig
 from selfsort.improve.stages import STAGES, find_stage
 from selfsort.learning.device import choose_device
 from selfsort.methods.registry import DEFAULT_METHOD, find_method
 from selfsort.runs.auto import Judgement, judge, judge_at_sight, judge_without
+from selfsort.runs.clusters import Clusters, find_number
 from selfsort.runs.encoder import (
     AUTO_ENCODER,
     ENCODER_FILE,
@@ -61,7 +64,7 @@ class Request:
 
     source: ReadOptions | Reader
     """How to read images; or what reads them for a run that has no folder until somebody saves it."""
-    clusters: int
+    clusters: Clusters
     method: str = DEFAULT_METHOD
     stage: str | None = None
     """What to do after the run `start_from`, in place of a method."""
@@ -137,9 +140,10 @@ def launch(request: Request) -> Launched:
     device = choose_device(request.device)
     wanted, is_auto = _wanted_encoder(request, kind), request.encoder == AUTO_ENCODER
     opened = None if wanted is None or is_auto else _open_encoder(wanted, kind, settings, device)
-    settle_for = partial(settle, kind, request.clusters, settings, recipe=request.recipe, device=device)
+    settle_for = partial(settle, kind, settings=settings, recipe=request.recipe, device=device)
     # Anything that can be refused before minutes of decoding is refused first.
-    settle_for(shape=(1, 1, 1), on_encoder=wanted is not None)
+    told_number = request.clusters if isinstance(request.clusters, int) else request.clusters.low
+    settle_for(told_number, shape=(1, 1, 1), on_encoder=wanted is not None)
     if request.out is not None and distributed.is_main():
         RunFolder.refuse_occupied(request.out)
     side = opened.side if opened is not None else side_of(wanted or NO_ENCODER)
@@ -157,20 +161,27 @@ def launch(request: Request) -> Launched:
         notes = (*notes, judged.note) if judged.note else notes
         if opened is None and min(dataset.images.shape[:2]) == side:  # decoded for it: pixels want their own size
             source, dataset = _read(request.source, None)
-    settled = settle_for(shape=dataset.images.shape, on_encoder=opened is not None)
+    settle_for = partial(settle_for, shape=dataset.images.shape, on_encoder=opened is not None)
     if request.start_from is not None:
         refuse_other_images(request.start_from, dataset)
         kind = going_on(kind, request.start_from, device)
     assert isinstance(kind, Method), "a stage is one, given a run"
-    encoder, encoded, told = None, None, {}
+    encoder, encoded, told = None, None, cast(Json, {})
     if request.start_from is not None and has_encoder(request.start_from):
         now = None if request.encoder in (AUTO_ENCODER, NO_ENCODER) else request.encoder
         encoder, encoded = _encoded_like(request.start_from, kind, dataset, device, now, is_cached=request.cache)
         told = {"encoder": request.start_from.config.get("encoder")}
     elif opened is not None:
-        encoder, encoded = _encoded(opened, kind, dataset, settled.encode, device, is_cached=request.cache)
+        config = settle_for(told_number).encode
+        encoder, encoded = _encoded(opened, kind, dataset, config, device, is_cached=request.cache)
         told = {"encoder": describe(opened, encoder, reason)}
         notes = (*notes, *unused_rows(opened.parts, dataset.names))
+    number = find_number(request.clusters, encoded or dataset.images, seed=request.seed, device=device)
+    told |= {"clusters": number.told}
+    notes = (*notes, number.note) if number.note else notes
+    settled = settle_for(max(number.n_clusters, 2))
+    if number.n_clusters == 1:
+        kind, settled = ONE, replace(settled, config=ONE.config.from_json({}), improve=ImproveConfig())
     fit = FitRun(
         images=dataset.images,
         method=kind,

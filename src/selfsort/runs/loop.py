@@ -123,7 +123,8 @@ class FitRun:
 
     def check(self) -> None:
         """Refuse what cannot work before anything is written."""
-        if not 2 <= self.config.n_clusters <= len(self.images):
+        fewest = min(2, self.config.n_clusters)  # one, where there is nothing to sort
+        if not fewest <= self.config.n_clusters <= len(self.images):
             raise invalid(
                 "n_clusters",
                 f"be between 2 and the number of images ({len(self.images)})",

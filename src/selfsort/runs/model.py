@@ -9,6 +9,7 @@ from functools import partial
 
 import torch
 
+from selfsort.classic.one import METHOD as ONE
 from selfsort.errors import InvalidInput, MissingData
 from selfsort.improve.stages import STAGES
 from selfsort.learning.checkpoint import weights_within
@@ -32,7 +33,7 @@ __all__ = [
     "find_kind",
     "going_on",
     "kind_of",
-    "learns_on",
+    "learned_on",
     "load_model",
     "load_own_model",
 ]
@@ -43,14 +44,16 @@ STARTED_FROM = "started_from"
 
 def find_kind(name: str) -> Method | Stage:
     """Look up what made a run: a method, or a stage after another run."""
+    if name == ONE.name:
+        return ONE
     return STAGES[name] if name in STAGES else find_method(name)
 
 
 def kind_of(folder: RunFolder) -> Method | Stage:
     """Return what a run was made with, or say which package has it."""
     name, made_by = folder.field("method", str), folder.config.get("method_from", {})
-    if name in STAGES:
-        return STAGES[name]
+    if name in STAGES or name == ONE.name:
+        return find_kind(name)
     package = made_by.get("package") if isinstance(made_by, dict) else None
     # A folder from a stranger may name anything here; nobody should be told to install just anything.
     is_named = isinstance(package, str) and re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", package)
@@ -87,12 +90,14 @@ def load_model(folder: RunFolder, device: torch.device, encoder: str | None = No
     return EncodedModel(stored_encoder(folder, device, encoder), model) if has_encoder(folder) else model
 
 
-def learns_on(folder: RunFolder) -> str | None:
-    """Say what of an encoder a run's method learned on; a stage goes on with what its run had."""
+def learned_on(folder: RunFolder) -> tuple[str | None, ...]:
+    """Say what of an encoder a run's method may have learned on; a stage goes on with what its run had."""
     kind = kind_of(folder)
     if isinstance(kind, Stage):
         kind = kind_of(RunFolder.open(folder.path / STARTED_FROM))
-    return kind.learns_on if isinstance(kind, Method) else None
+    if kind is ONE:  # in place of any method
+        return ("features", "maps")
+    return (kind.learns_on if isinstance(kind, Method) else None,)
 
 
 def load_own_model(folder: RunFolder, device: torch.device) -> Model:

@@ -59,7 +59,7 @@ class _Loners:
         if features is None:
             raise invalid(
                 "features",
-                "be given when the graph falls into more pieces than n_clusters",
+                "be given when the graph has more connected components than n_clusters",
                 None,
                 "Pass features, or raise the number of neighbours.",
             )

@@ -10,6 +10,7 @@ from selfsort.report.read import RunData, number
 from selfsort.report.render.html import Html, element, join
 from selfsort.runs.renamed import all_settings
 from selfsort.text import duration, percent, plural, shorten
+from selfsort.types import Json
 
 MAX_SKIPPED = 200
 """Skipped files that are named."""
@@ -39,11 +40,23 @@ def sentences(run: RunData) -> list[str]:
     seconds, memory = number(run.end.get("seconds")), number(run.end.get("peak_memory_mb"))
     if seconds is not None:
         said.append(f"It took {duration(seconds)}" + (f" and up to {memory:,.0f} MB of memory." if memory else "."))
+    said += _before_training(run.config)
     if run.truth is not None:
         said.append(
             f"Compared with the {len(np.unique(run.truth)):,} known classes, {percent(run.scores['acc'])} of the "
             "images lie in the cluster that stands for their class. No label was used to find the clusters."
         )
+    return said
+
+
+def _before_training(config: Json) -> list[str]:
+    """Say what saw the images before the method, and how the number of clusters was found."""
+    encoder, clusters, said = config.get("encoder"), config.get("clusters"), []
+    if isinstance(encoder, dict) and isinstance(encoder.get("given"), str):
+        name = shorten(str(encoder["given"]), 120)
+        said.append(f"The encoder {name} saw the images first; it had learned from other pictures.")
+    if isinstance(clusters, dict) and isinstance(clusters.get("sentence"), str):
+        said.append(shorten(clusters["sentence"], 400))
     return said
 
 

@@ -24,6 +24,8 @@ from selfsort.runs.labels import RunLabels
 from selfsort.runs.model import load_model
 from selfsort.types import ExportableModel, Json, Model, NetworkModel
 
+_MOST_BYTES = 2_000_000_000
+
 _FIT = {
     "crop": "scale until both sides cover height x width, cut the surplus evenly on both sides",
     "stretch": "scale each side on its own to height x width",
@@ -54,6 +56,12 @@ def onnx_file(folder: RunFolder, labels: RunLabels) -> Callable[[IO[bytes]], obj
     model = load_model(folder, torch.device("cpu"))
     spec = ImageSpec.from_json(folder.field("image", dict))
     network = network_of(model, folder.field("method", str), spec.shape)
+    n_bytes = sum(part.numel() * part.element_size() for part in (*network.parameters(), *network.buffers()))
+    if n_bytes > _MOST_BYTES:
+        raise InvalidInput(
+            f"the model of {folder.path} holds {n_bytes / 1e9:.1f} GB, with the features of its training images. "
+            "Expected at most 2 GB, which is all that an ONNX file can hold. Label new images with selfsort predict."
+        )
     example = torch.zeros(2, *spec.shape, dtype=torch.uint8)
     graph = onnx.load_from_string(as_onnx(_FromPixels(network), example, "pixels", ["soft", "features"]))
     for key, value in _metadata(folder, spec).items():
