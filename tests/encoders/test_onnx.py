@@ -140,7 +140,7 @@ class TestPreprocessing:
 
     def test_an_open_size_has_to_be_given(self, tmp_path: Path) -> None:
         path = saved(conv_model(("n", 3, "h", "w")), tmp_path / "m.onnx")
-        with pytest.raises(InvalidInput, match=r"takes images of any height.*for example side=224"):
+        with pytest.raises(InvalidInput, match=r"takes images of any height.*encoder.side=224"):
             open_onnx(path, device=CPU)
         encoder = open_onnx(path, side=12, device=CPU)
         assert encoder.shape == (12, 12, 3)

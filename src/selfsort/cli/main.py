@@ -121,6 +121,8 @@ def main() -> None:
             is_debug,
         )
     except Exception as error:
+        if isinstance(error.__cause__, KeyboardInterrupt):  # how Python words one in the middle of an import
+            _fail("interrupted.", 3, is_debug)
         if hasattr(error, "exit_code") and hasattr(error, "format_message"):  # typer's own usage errors
             _fail(f"{_sentence(error.format_message())} See: {_help_command(error)}", 2, is_debug)
         _fail(

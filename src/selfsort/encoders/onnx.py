@@ -333,7 +333,7 @@ def _length(axis: str, known: int | None, side: int | None, name: str) -> int:
     """Return the height or width: that of the graph or its metadata, or else the one asked for."""
     if known is None and side is None:
         raise InvalidInput(
-            f"{name} takes images of any {axis}. Expected a size. Give it with side, for example side=224."
+            f"{name} takes images of any {axis}. Expected a size. Give it, for example: --set encoder.side=224."
         )
     length = known or side
     if side is not None and side != length:

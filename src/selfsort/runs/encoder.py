@@ -290,8 +290,9 @@ def stored_encoder(folder: RunFolder, device: torch.device, elsewhere: str | Non
         return FittedEncoder((part,), EncodeConfig(), "features", State(), device)
     told = folder.field("encoder", dict)
     described, settings = told.get("parts"), told.get("settings")
-    is_whole = isinstance(described, list) and described and isinstance(settings, dict)
-    if not is_whole or told.get("on") not in learned_on(folder):
+    if not isinstance(described, list) or not described or not isinstance(settings, dict):
+        raise _damaged(folder)
+    if told.get("on") not in learned_on(folder):
         raise _damaged(folder)
     named: Sequence[str | None] = [None] * len(described)
     if elsewhere is not None:

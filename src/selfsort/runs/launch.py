@@ -62,8 +62,8 @@ Reader = Callable[[int | None], Dataset]
 class Request:
     """A fit as asked for, on the command line or in Python."""
 
-    source: ReadOptions | Reader
-    """How to read images; or what reads them for a run that has no folder until somebody saves it."""
+    source: ReadOptions | Dataset | Reader
+    """How to read images; or images, or what reads them, for a run that has no folder until somebody saves it."""
     clusters: Clusters
     method: str = DEFAULT_METHOD
     stage: str | None = None
@@ -208,10 +208,10 @@ def launch(request: Request) -> Launched:
     return launched
 
 
-def _read(source: ReadOptions | Reader, side: int | None) -> tuple[Json, Dataset]:
+def _read(source: ReadOptions | Dataset | Reader, side: int | None) -> tuple[Json, Dataset]:
     """Return images and how to read them again; pictures of different or large sizes come in that of an encoder."""
     if not isinstance(source, ReadOptions):
-        dataset = source(side)
+        dataset = source if isinstance(source, Dataset) else source(side)
         return dataset.ingest, dataset
     reading = replace(source, side=side)
     return reading.to_json(), reading.read()
