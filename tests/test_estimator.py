@@ -145,7 +145,7 @@ def test_a_fit_is_the_one_of_the_command_line(tmp_path: Path) -> None:
     images, _ = shapes(8, size=12, n_classes=3)
     model = ImageClusterer("kmeans", 3, seed=5).fit(images)
     model.save(tmp_path / "run")
-    launched = launch(Request(source=as_dataset(images), clusters=3, method="kmeans", seed=5))
+    launched = launch(Request(source=lambda side: as_dataset(images), clusters=3, method="kmeans", seed=5))
     assert (launched.fit.run().clustering.labels == model.labels_).all()
     kept = RunFolder.open(tmp_path / "run").config
     assert {name: kept[name] for name in launched.described} == launched.described

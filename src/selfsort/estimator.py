@@ -21,7 +21,7 @@ from selfsort.errors import InvalidInput, invalid
 from selfsort.learning.device import choose_device
 from selfsort.methods.registry import DEFAULT_METHOD
 from selfsort.runs.clusters import Clusters, read_clusters
-from selfsort.runs.encoder import AUTO_ENCODER, side_of
+from selfsort.runs.encoder import AUTO_ENCODER, given_encoder
 from selfsort.runs.folder import RunFolder
 from selfsort.runs.launch import Request, fill, launch
 from selfsort.runs.loop import Outcome, write_outcome
@@ -93,7 +93,7 @@ class ImageClusterer(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         is_auto = self.value_range == "auto" and not isinstance(X, Dataset | Images) and not _is_source(X)
         self.value_range_ = range_of(cast(npt.ArrayLike, X)) if is_auto else _fixed_range(self.value_range)
         request = Request(
-            source=replace(self._read(X), labels=None, label_names=None),
+            source=lambda side: replace(self._read(X, side=side), labels=None, label_names=None),
             clusters=n_clusters,
             method=self.method,
             recipe=self.recipe,
@@ -163,14 +163,17 @@ class ImageClusterer(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             return read_clusters(self.n_clusters, "n_clusters")
         return _whole_number("n_clusters", self.n_clusters, at_least=2)
 
-    def _read(self, X: Any, spec: ImageSpec | None = None) -> Dataset:
-        """Turn anything `fit` and `predict` accept into a dataset; with a spec, into one of that form."""
+    def _read(self, X: Any, spec: ImageSpec | None = None, side: int | None = None) -> Dataset:
+        """Turn anything `fit` and `predict` accept into a dataset; with a spec, into one of that form.
+
+        Without one, pictures of different or large sizes are brought to a side.
+        """
         if isinstance(X, Dataset):
             return X
         if isinstance(X, Images):
             return as_dataset(X)
         if _is_source(X):
-            return read_source(X, side=side_of(self.encoder), spec=spec, min_images=2 if spec is None else 1)
+            return read_source(X, side=side, spec=spec, min_images=2 if spec is None else 1)
         # New pictures may be a little brighter than any seen in `fit` when the range was taken from there.
         clip = spec is not None and self.value_range == "auto"
         return as_dataset(from_array(X, image_shape=self.image_shape, value_range=self.value_range_, clip=clip))
@@ -189,7 +192,8 @@ class ImageClusterer(ClusterMixin, BaseEstimator):  # type: ignore[misc]
                 f"X has {X.shape[1]} features, but ImageClusterer is expecting {self.n_features_in_} features as "
                 "input. Give rows of the same length as in fit."
             )
-        return apply_in_chunks(self._model, conform(self._read(X, self._spec).images, self._spec))
+        given = self._read(X, self._spec)
+        return apply_in_chunks(self._model, conform(given.images, self._spec), names=given.names)
 
     def _check_fitted(self) -> None:
         if not self.__sklearn_is_fitted__():
@@ -207,8 +211,11 @@ class _Fitted:
     encoder: FittedEncoder | None
 
 
-def load(path: str | Path, device: str = "auto") -> ImageClusterer:
-    """Open a finished run folder as a fitted estimator."""
+def load(path: str | Path, device: str = "auto", encoder: str | None = None) -> ImageClusterer:
+    """Open a finished run folder as a fitted estimator.
+
+    `encoder` says where the run's encoder is now, or which table has the features of the images to predict.
+    """
     folder = RunFolder.open(path)
     result = folder.result()
     config = folder.config
@@ -219,6 +226,7 @@ def load(path: str | Path, device: str = "auto") -> ImageClusterer:
         seed=config["seed"],
         settings=settings,
         recipe="default",
+        encoder=given_encoder(folder),
         device=device,
     )
     ends = [event for event in folder.events() if event.get("kind") == "end"]
@@ -226,7 +234,7 @@ def load(path: str | Path, device: str = "auto") -> ImageClusterer:
     model.value_range_ = _fixed_range(config.get("value_range", (0.0, 1.0)))
     model.value_range = model.value_range_
     model._fitted = None
-    model._model = load_model(folder, choose_device(device))
+    model._model = load_model(folder, choose_device(device), encoder)
     return model
 
 

@@ -65,7 +65,7 @@ def test_a_table_is_taken_as_it_is(tmp_path: Path) -> None:
 def test_the_network_of_an_encoder_gives_the_same_features() -> None:
     encoder, encoded = fitted(Part(SmallEncoder(), is_general=True), Part(SmallEncoder("other"), is_general=True))
     x_BCHW = torch.from_numpy(IMAGES.pixels[:7]).permute(0, 3, 1, 2).float() / 255
-    found = encoder.network().eval()(x_BCHW)
+    found = encoder.network(IMAGES.shape).eval()(x_BCHW)
     np.testing.assert_allclose(found.numpy(), encoded.features[:7], atol=1e-5)
 
 
@@ -77,4 +77,4 @@ def test_maps_are_given_to_new_images_alike() -> None:
     again = encoder.encode(Pictures(IMAGES.subset(slice(0, 5)), (), None))
     np.testing.assert_allclose(again.features, encoded.features[:5], atol=1e-5)
     x_BCHW = torch.from_numpy(IMAGES.pixels[:5]).permute(0, 3, 1, 2).float() / 255
-    np.testing.assert_allclose(encoder.network()(x_BCHW).numpy(), encoded.features[:5], atol=1e-5)
+    np.testing.assert_allclose(encoder.network(IMAGES.shape)(x_BCHW).numpy(), encoded.features[:5], atol=1e-5)

@@ -66,12 +66,12 @@ def scores_line(metrics: dict[str, float]) -> str:
 
 
 def print_table(header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
-    """Print rows under their titles; what a cell says is never taken for markup."""
+    """Print rows under their titles; what a cell says is never taken for markup, nor obeyed by a terminal."""
     table = Table(box=None, pad_edge=False)
     for title in header:
         table.add_column(title, overflow="fold")
     for row in rows:
-        table.add_row(*(escape(cell) for cell in row))
+        table.add_row(*(escape(one_line(cell)) for cell in row))
     Console(highlight=False).print(table)
 
 

@@ -10,6 +10,7 @@ import typer
 from selfsort.cli.console import print_json, print_table, say, say_aside
 from selfsort.cli.parse import JsonOption
 from selfsort.errors import InvalidInput, SelfsortError
+from selfsort.text import shorten
 
 
 def encoders(json_: JsonOption = False) -> None:
@@ -58,8 +59,11 @@ def encoders(json_: JsonOption = False) -> None:
     for row in rows:
         say(f"{row['name']}: trained on {row['trained_on']}. {row['source']}.")
     for command in dict.fromkeys(row["install"] for row in rows if not row["installed"]):
-        say(f"To install: {command}")
-    say("Also: none, an .onnx file, a Hugging Face folder or hf:NAME, another run, a table of your own features; a+b.")
+        say(f"Install with: {command}")
+    say(
+        "Also: auto (the images decide), none (pixels), an .onnx file, a Hugging Face folder or hf:NAME, another run, "
+        "a table of your own features; a+b."
+    )
     for reason in broken:
         say_aside(f"warning: {reason}")
 
@@ -83,7 +87,7 @@ def cache(
     total = sum(one.n_bytes for one in found)
     if json_:
         files = [
-            {"file": one.path.name, "bytes": one.n_bytes, "whole": one.is_whole, "used": one.used, **one.about}
+            {**one.about, "file": one.path.name, "bytes": one.n_bytes, "whole": one.is_whole, "used": one.used}
             for one in found
         ]
         print_json({"folder": str(folder), "bytes": total, "limit": kept.cache_limit(), "files": files})
@@ -93,13 +97,21 @@ def cache(
             ("encoder", "images", "of", "size", "last used"),
             [
                 (
-                    str(one.about.get("encoder", "unfinished")),
-                    str(one.about.get("images", "")),
+                    shorten(str(one.about.get("encoder", "unknown"))) if one.is_whole else "unfinished",
+                    shorten(str(one.about.get("images", "")), 20),
                     "views" if "views" in one.about else "maps" if "maps" in one.about else "images",
                     f"{one.n_bytes / 1e6:.1f} MB",
-                    time.strftime("%Y-%m-%d %H:%M", time.localtime(one.used)),
+                    _minute(one.used),
                 )
                 for one in found
             ],
         )
     say(f"{total / 1e6:.1f} of at most {kept.cache_limit() / 1e6:.0f} MB in {folder} (set {kept.PLACE} for another)")
+
+
+def _minute(seconds: float) -> str:
+    """Write a time; a file may claim one that no calendar has."""
+    try:
+        return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
+    except (ValueError, OverflowError, OSError):
+        return "unknown"

@@ -60,7 +60,8 @@ def fit(
         str,
         typer.Option(
             help="What sees the images before the method starts: auto, none (pixels), a name from `selfsort encoders`, "
-            "an .onnx file, a Hugging Face folder or hf:NAME, a run, your own features (.npy, .npz, .parquet)."
+            "an .onnx file, a Hugging Face folder or hf:NAME, a run, your own features (.npy, .npz, .parquet). "
+            "With --resume or --start-from: where the run's encoder is now."
         ),
     ] = "auto",
     features: Annotated[str | None, typer.Option(help="The same as --encoder.", hidden=True)] = None,
@@ -90,7 +91,13 @@ def fit(
     with job(device), progress_bars():
         if resume is not None:
             _refuse_changes(context)
-            launched = runs.resume(resume, source=source, device=None if device == "auto" else device, cache=cache)
+            launched = runs.resume(
+                resume,
+                source=source,
+                encoder=None if encoder == "auto" else encoder,
+                device=None if device == "auto" else device,
+                cache=cache,
+            )
         else:
             if self_label is not None and is_main():
                 say_aside("--self-label RUN is now: selfsort refine RUN. It works here for one release.")
@@ -150,6 +157,9 @@ def refine(
     labels_from_folders: Annotated[
         bool, typer.Option("--labels-from-folders", help="Score against the names of the subfolders.")
     ] = False,
+    encoder: Annotated[
+        str | None, typer.Option(help="Where the run's encoder is now, if it was moved.", show_default=False)
+    ] = None,
     device: DeviceOption = "auto",
     out: Annotated[Path | None, typer.Option("--out", help="Run folder to write.", show_default=False)] = None,
     max_minutes: Annotated[float | None, typer.Option(min=0, help="Stop after this long; resumable.")] = None,
@@ -173,6 +183,7 @@ def refine(
             recipe=recipe,
             settings=tuple(set_ or ()),
             seed=seed,
+            encoder=encoder or "auto",
             start_from=earlier,
             device=device,
             out=out,
@@ -220,7 +231,7 @@ def _earlier_run(self_label: Path | None, start_from: Path | None, method: str |
 
 def _refuse_changes(context: typer.Context) -> None:
     """A resumed run keeps its settings; options that would change them must not be ignored in silence."""
-    harmless = {"source", "resume", "device", "max_minutes", "json_", "cache"}
+    harmless = {"source", "encoder", "resume", "device", "max_minutes", "json_", "cache"}
     for parameter in context.command.params:
         given = context.get_parameter_source(str(parameter.name))
         if parameter.name not in harmless and given is not None and given.name == "COMMANDLINE":

@@ -37,6 +37,7 @@ def predict(
 ) -> None:
     """Sort new images with a saved model; writes labels.csv, or what --out says."""
     from selfsort.learning.device import choose_device
+    from selfsort.runs.encoder import EncodedModel, unused_rows
     from selfsort.runs.export.csv import predicted_csv
     from selfsort.runs.folder import RunFolder, write_whole
     from selfsort.runs.labels import whole_cluster_edits
@@ -54,6 +55,9 @@ def predict(
         model = load_model(folder, choose_device(device), encoder)
         dataset = read_like(folder, source, max_bad=max_bad)
         assignment = apply_in_chunks(model, dataset.images, names=dataset.names)
+    if isinstance(model, EncodedModel) and is_main():
+        for note in unused_rows(model.encoder.parts, dataset.names):
+            say_aside(note)
     edits = whole_cluster_edits(folder, assignment.soft.shape[1], is_original=original)
     table = predicted_csv(dataset.names, assignment, edits)
     if is_main():

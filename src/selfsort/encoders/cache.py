@@ -3,6 +3,9 @@
 A kept file is a plain .npy whose rows are appended block by block under another name, so that a process that was
 killed leaves whole rows, and the next one goes on behind them. The name is a digest of everything the rows depend on.
 Features tell what a picture shows: the folder is for its owner alone.
+
+A cache is a convenience: whatever lies in its folder, and whatever the disk says, features are computed all the same.
+Nothing but plain files with names of ours is read, written or removed there.
 """
 
 from __future__ import annotations
@@ -11,6 +14,8 @@ import contextlib
 import json
 import math
 import os
+import re
+import stat
 import sys
 import time
 import zlib
@@ -39,6 +44,9 @@ PLACE, LIMIT = "SELFSORT_CACHE", "SELFSORT_CACHE_LIMIT"
 """Environment variables: the folder (empty: keep nothing), and how many bytes it may hold."""
 
 DEFAULT_LIMIT = 10 * 1024**3
+
+_NAME = re.compile(r"features-[0-9a-f]{32}\.(npy|npy\.part|json|json\.part)")
+_LONGEST_DESCRIPTION = 1 << 16
 
 Rows = npt.NDArray[Any]
 
@@ -80,7 +88,10 @@ class Kept:
 def cache_folder() -> Path | None:
     """Return where features are kept: what the environment says, else the platform's folder for caches."""
     if (named := os.environ.get(PLACE)) is not None:
-        return Path(named).expanduser() if named else None
+        try:
+            return Path(named).expanduser() if named else None
+        except RuntimeError:
+            raise invalid(PLACE, "be a folder", repr(named), "There is no such user: write the path in full.") from None
     try:
         home = Path.home()
     except RuntimeError:
@@ -99,7 +110,7 @@ def cache_limit() -> int:
     text = os.environ.get(LIMIT, "")
     if not text:
         return DEFAULT_LIMIT
-    if not text.isdigit():
+    if not (text.isascii() and text.isdigit() and len(text) < 19):
         raise invalid(LIMIT, "be a whole number of bytes", repr(text), "Set it to for example 10000000000.")
     return int(text)
 
@@ -107,17 +118,37 @@ def cache_limit() -> int:
 def list_kept(folder: Path) -> list[Kept]:
     """List what is kept, last used first."""
     found = []
-    for path in folder.glob("features-*.npy*"):
-        with contextlib.suppress(OSError):
-            status = path.stat()
+    for path in _own_files(folder):
+        if ".npy" in path.name and (status := _plain_status(path)) is not None:
             is_whole = path.suffix == ".npy"
             found.append(Kept(path, status.st_size, status.st_mtime, _about(path), is_whole))
     return sorted(found, key=lambda kept: -kept.used)
 
 
+def _own_files(folder: Path) -> list[Path]:
+    """List what has a name of ours: the folder may be one that holds other things, too."""
+    try:
+        return sorted(path for path in folder.iterdir() if _NAME.fullmatch(path.name))
+    except OSError:
+        return []
+
+
+def _plain_status(path: Path) -> os.stat_result | None:
+    """Return what the system says of a plain file; None for links, pipes, devices and folders."""
+    try:
+        status = path.lstat()
+    except OSError:
+        return None
+    return status if stat.S_ISREG(status.st_mode) else None
+
+
 def clear(folder: Path) -> int:
-    """Remove everything that is kept; returns the bytes."""
-    return _remove(list_kept(folder))
+    """Remove everything that is kept; returns the bytes of features."""
+    n_bytes = _remove(list_kept(folder))
+    for path in _own_files(folder):
+        with contextlib.suppress(OSError):
+            path.unlink()
+    return n_bytes
 
 
 def _remove(kept: list[Kept]) -> int:
@@ -131,13 +162,15 @@ def _remove(kept: list[Kept]) -> int:
     return n_bytes
 
 
-def make_room(folder: Path, n_bytes: int, limit: int) -> None:
-    """Remove what was not used for longest until so many more bytes fit."""
-    held = 0
+def make_room(folder: Path, wanted: Wanted, limit: int) -> None:
+    """Remove what was not used for longest until an array fits."""
+    held = wanted.n * wanted.row_bytes
     too_much = []
     for one in list_kept(folder):
+        if one.path == _part_of(folder, wanted):  # what is there of it already
+            continue
         held += one.n_bytes
-        if held + n_bytes > limit:
+        if held > limit:
             too_much.append(one)
     _remove(too_much)
 
@@ -153,19 +186,27 @@ def computed_rows(
     folder = folder if folder is not None and distributed.agree(_is_usable(folder, wanted)) else None
     if folder is not None:
         if (whole := distributed.agree(_whole_file(folder, wanted))) is not None:
-            return _mapped(whole, wanted)
-        with _growing(folder, wanted) as file:
-            if distributed.agree(file is not None):
-                return _grown(file, folder, wanted, compute, what, block)
-    rows = allocate((wanted.n * wanted.row_bytes,), None)[0].view(wanted.dtype).reshape(wanted.n, *wanted.row)
-    for first, last in _blocks(0, wanted.n, block, what):
-        rows[first:last] = compute(first, last)
-    return rows
+            return _mapped(whole, wanted, wanted.n)
+        with _growing(folder, wanted, block) as part:
+            if (done := distributed.agree(None if part is None else part.n_done)) is not None:
+                blocks = _blocks(done, wanted.n, block, what)
+                return _grown(part, _part_of(folder, wanted), wanted, compute, blocks)
+    return _filled(_allocated(wanted), compute, _blocks(0, wanted.n, block, what))
 
 
 def _blocks(done: int, n: int, block: int, what: str) -> Iterator[tuple[int, int]]:
     blocks = [(first, min(first + block, n)) for first in range(done, n, block)]
     return track(blocks, what, n - done, weigh=lambda span: span[1] - span[0])
+
+
+def _allocated(wanted: Wanted) -> Rows:
+    return allocate((wanted.n * wanted.row_bytes,), None)[0].view(wanted.dtype).reshape(wanted.n, *wanted.row)
+
+
+def _filled(rows: Rows, compute: Callable[[int, int], Rows], blocks: Iterator[tuple[int, int]]) -> Rows:
+    for first, last in blocks:
+        rows[first:last] = compute(first, last)
+    return rows
 
 
 def _is_usable(folder: Path, wanted: Wanted) -> bool:
@@ -180,8 +221,15 @@ def _is_usable(folder: Path, wanted: Wanted) -> bool:
     return os.access(folder, os.W_OK | os.X_OK)
 
 
+# Files
+
+
 def _file_of(folder: Path, wanted: Wanted) -> Path:
     return folder / f"features-{wanted.key}.npy"
+
+
+def _part_of(folder: Path, wanted: Wanted) -> Path:
+    return folder / f"features-{wanted.key}.npy.part"
 
 
 def _description(path: Path) -> Path:
@@ -189,21 +237,27 @@ def _description(path: Path) -> Path:
 
 
 def _about(path: Path) -> Json:
+    described = _description(path)
     try:
-        found = json.loads(_description(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        status = _plain_status(described)
+        if status is None or status.st_size > _LONGEST_DESCRIPTION:
+            return {}
+        found = json.loads(described.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
 
 
 def _whole_file(folder: Path, wanted: Wanted) -> Path | None:
     """Return the finished file, unless it is missing or not what was written."""
-    path = _file_of(folder, wanted)
+    path, header = _file_of(folder, wanted), _header(wanted)
+    status = _plain_status(path)
+    if status is None or status.st_size != len(header) + wanted.n * wanted.row_bytes:
+        return None
     try:
-        if not path.exists() or path.stat().st_size != len(_header(wanted)) + wanted.n * wanted.row_bytes:
-            return None
-        if _about(path).get("checksum") != _checksum(path):
-            return None
+        with path.open("rb") as file:
+            if file.read(len(header)) != header or _about(path).get("checksum") != _checksum(path):
+                return None
         os.utime(path)  # it was of use: others go first
     except OSError:
         return None
@@ -225,62 +279,115 @@ def _header(wanted: Wanted) -> bytes:
     return stream.getvalue()
 
 
-def _mapped(path: Path, wanted: Wanted) -> Rows:
-    rows: Rows = np.load(path, mmap_mode="r")
+def _mapped(file: Path | IO[bytes], wanted: Wanted, n: int) -> Rows:
+    """Return the first n rows of a file of ours."""
+    rows: Rows = np.memmap(file, wanted.dtype, mode="r", offset=len(_header(wanted)), shape=(n, *wanted.row))
     return rows
 
 
-@contextlib.contextmanager
-def _growing(folder: Path, wanted: Wanted) -> Iterator[IO[bytes] | None]:
-    """Open the file that grows, for the first process; None if another program is at it or the disk refuses."""
-    if not distributed.is_main():
-        yield None
-        return
-    file: IO[bytes] | None = None
-    try:
-        make_room(folder, wanted.n * wanted.row_bytes, cache_limit())
-        file = (folder / f"{_file_of(folder, wanted).name}.part").open("a+b")
+def _opened(path: Path, mode: str) -> IO[bytes]:
+    """Open a file for its owner alone, never through a link, and without a buffer that could fail later."""
+
+    def opener(name: str, flags: int) -> int:
+        return os.open(name, flags | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0), 0o600)
+
+    file: IO[bytes] = open(path, mode, buffering=0, opener=opener)  # noqa: SIM115 (Path.open takes no opener)
+    return file
+
+
+class _Part:
+    """The file that grows: a header and whole blocks of rows, in the hands of this process alone."""
+
+    def __init__(self, file: IO[bytes], path: Path, wanted: Wanted, block: int) -> None:
+        """Take an open file.
+
+        Raises:
+            OSError: another process has it, or the disk refuses.
+        """
+        self.file, self.path, self.wanted = file, path, wanted
         if fcntl is not None:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        Path(file.name).chmod(0o600)
-    except OSError:
-        if file is not None:
-            file.close()
-        file = None
-    try:
-        yield file
-    finally:
-        if file is not None:
-            file.close()
-
-
-def _grown(
-    file: IO[bytes] | None, folder: Path, wanted: Wanted, compute: Callable[[int, int], Rows], what: str, block: int
-) -> Rows:
-    """Append what is missing, and give the file its name."""
-    header, path = _header(wanted), _file_of(folder, wanted)
-    done = 0
-    if file is not None:
+        # Whoever had it a moment ago may have given it its name: then it is no longer ours to change.
+        if not os.path.samestat(os.fstat(file.fileno()), path.lstat()) or _plain_status(path) is None:
+            raise FileNotFoundError(path)
+        header = _header(wanted)
         size = file.seek(0, os.SEEK_END)
         file.seek(0)
         if file.read(len(header)) != header:
             file.truncate(0)
-            file.write(header)
+            self.write(header)
             size = len(header)
         # Blocks, not rows: how images are cut into chunks decides about the last bits.
-        done = min((size - len(header)) // (wanted.row_bytes * block) * block, wanted.n)
-        file.truncate(len(header) + done * wanted.row_bytes)
-        file.seek(0, os.SEEK_END)
-    done = distributed.agree(done)
-    for first, last in _blocks(done, wanted.n, block, what):
-        rows = np.ascontiguousarray(compute(first, last), dtype=wanted.dtype)
-        if file is not None:
-            file.write(rows.data)
-            file.flush()
-    if file is not None:
-        about = {**wanted.depends_on, "images": wanted.n, "made": time.strftime("%Y-%m-%d")}
-        about["checksum"] = _checksum(Path(file.name))
-        _description(path).write_text(json.dumps(about), encoding="utf-8")
-        Path(file.name).replace(path)
-    distributed.agree(None)  # the others wait for the name
-    return _mapped(path, wanted)
+        self.n_done = min((size - len(header)) // (wanted.row_bytes * block) * block, wanted.n)
+        file.truncate(len(header) + self.n_done * wanted.row_bytes)
+
+    def write(self, content: bytes | memoryview) -> None:
+        """Append bytes, all of them."""
+        left = memoryview(content).cast("B")
+        while left:
+            left = left[self.file.write(left) :]
+
+    def takes(self, rows: Rows) -> bool:
+        """Append rows; False if the disk refuses."""
+        try:
+            self.write(np.ascontiguousarray(rows, dtype=self.wanted.dtype).data)
+        except OSError:
+            return False
+        return True
+
+    def finished(self) -> Path:
+        """Give the file its name and its description; returns where it is then."""
+        path = _file_of(self.path.parent, self.wanted)
+        described = _description(path)
+        draft = described.with_name(described.name + ".part")
+        about = {**self.wanted.depends_on, "images": self.wanted.n, "made": time.strftime("%Y-%m-%d")}
+        try:
+            about["checksum"] = _checksum(self.path)
+            with _opened(draft, "wb") as file:
+                file.write(json.dumps(about).encode())
+            draft.replace(described)
+            if fcntl is None:  # on Windows, an open file cannot be renamed
+                self.file.close()
+            self.path.replace(path)
+        except OSError:
+            return self.path
+        return path
+
+
+@contextlib.contextmanager
+def _growing(folder: Path, wanted: Wanted, block: int) -> Iterator[_Part | None]:
+    """Open the file that grows, for the first process; None if another program is at it or the disk refuses."""
+    part: _Part | None = None
+    with contextlib.ExitStack() as stack:
+        if distributed.is_main():
+            with contextlib.suppress(OSError):
+                make_room(folder, wanted, cache_limit())
+                path = _part_of(folder, wanted)
+                part = _Part(stack.enter_context(_opened(path, "a+b")), path, wanted, block)
+        yield part
+
+
+def _grown(
+    part: _Part | None,
+    path: Path,
+    wanted: Wanted,
+    compute: Callable[[int, int], Rows],
+    blocks: Iterator[tuple[int, int]],
+) -> Rows:
+    """Append what is missing, and give the file its name; on a disk that has become full, go on in memory."""
+    for first, last in blocks:
+        rows = compute(first, last)
+        if distributed.agree(part is None or part.takes(rows)):
+            continue
+        held = _allocated(wanted)
+        if first:
+            held[:first] = _mapped(path if part is None else part.file, wanted, first)
+        held[first:last] = rows
+        distributed.agree(None)  # all have read it
+        if part is not None:
+            with contextlib.suppress(OSError):
+                path.unlink()  # what is left of the disk is for the run
+        return _filled(held, compute, blocks)
+    named = distributed.agree(None if part is None else part.finished())  # the others wait for the name
+    # By the open file where there is one: somebody may have cleared the folder meanwhile.
+    return _mapped(named if part is None or part.file.closed else part.file, wanted, wanted.n)

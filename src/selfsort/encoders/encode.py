@@ -34,17 +34,52 @@ Compute = Callable[[Tensor], Tensor]
 def fitted_batch(x_BCHW: Tensor, shape: tuple[int, int, int]) -> Tensor:
     """Bring images to the height, width and channels of an encoder: scaled to cover them, the surplus cut evenly."""
     height, width, channels = shape
-    if channels == 3 and x_BCHW.shape[1] == 1:
-        x_BCHW = x_BCHW.expand(-1, 3, -1, -1)
-    elif channels == 1 and x_BCHW.shape[1] == 3:
-        x_BCHW = (x_BCHW * x_BCHW.new_tensor(_LUMA)[:, None, None]).sum(dim=1, keepdim=True)
-    if x_BCHW.shape[2:] == (height, width):
+    x_BCHW = _in_channels(x_BCHW, channels)
+    old = (x_BCHW.shape[2], x_BCHW.shape[3])
+    if old == (height, width):
         return x_BCHW
-    scale = max(height / x_BCHW.shape[2], width / x_BCHW.shape[3])
-    size = [max(side, round(scale * old)) for side, old in zip((height, width), x_BCHW.shape[2:], strict=True)]
-    x_BCHW = F.interpolate(x_BCHW, size=size, mode="bilinear", align_corners=False, antialias=scale < 1)
+    size, is_shrunk = _covering(old, (height, width))
     top, left = (size[0] - height) // 2, (size[1] - width) // 2
-    return x_BCHW[:, :, top : top + height, left : left + width]
+    return _scaled(x_BCHW, size, is_shrunk)[:, :, top : top + height, left : left + width]
+
+
+class Fitting(nn.Module):
+    """`fitted_batch` for images of one size, as two matrix products: ONNX lacks our filter."""
+
+    def __init__(self, given: tuple[int, int, int], wanted: tuple[int, int, int]) -> None:
+        super().__init__()
+        (old_height, old_width, _), (height, width, self.channels) = given, wanted
+        self.is_scaled = (old_height, old_width) != (height, width)
+        if self.is_scaled:
+            size, is_shrunk = _covering((old_height, old_width), (height, width))
+            top, left = (size[0] - height) // 2, (size[1] - width) // 2
+            down = _scaled(torch.eye(old_height)[None, None], (size[0], old_height), is_shrunk)[0, 0]
+            across = _scaled(torch.eye(old_width)[None, None], (old_width, size[1]), is_shrunk)[0, 0]
+            self.register_buffer("down", down[top : top + height].contiguous())
+            self.register_buffer("across", across[:, left : left + width].contiguous())
+
+    def forward(self, x_BCHW: Tensor) -> Tensor:
+        """Return images of the wanted shape."""
+        x_BCHW = _in_channels(x_BCHW, self.channels)
+        return self.get_buffer("down") @ x_BCHW @ self.get_buffer("across") if self.is_scaled else x_BCHW
+
+
+def _in_channels(x_BCHW: Tensor, channels: int) -> Tensor:
+    if channels == 3 and x_BCHW.shape[1] == 1:
+        return x_BCHW.expand(-1, 3, -1, -1)
+    if channels == 1 and x_BCHW.shape[1] == 3:
+        return (x_BCHW * x_BCHW.new_tensor(_LUMA)[:, None, None]).sum(dim=1, keepdim=True)
+    return x_BCHW
+
+
+def _covering(old: tuple[int, int], wanted: tuple[int, int]) -> tuple[tuple[int, int], bool]:
+    """Return the size that covers another one with the same aspect ratio, and whether it is a smaller one."""
+    scale = max(wanted[0] / old[0], wanted[1] / old[1])
+    return (max(wanted[0], round(scale * old[0])), max(wanted[1], round(scale * old[1]))), scale < 1
+
+
+def _scaled(x_BCHW: Tensor, size: tuple[int, int], is_shrunk: bool) -> Tensor:
+    return F.interpolate(x_BCHW, size=size, mode="bilinear", align_corners=False, antialias=is_shrunk)
 
 
 def view_policy(encoder: Encoder, config: EncodeConfig) -> Policy:

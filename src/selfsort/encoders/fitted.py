@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from selfsort.encoders.cache import Rows
-from selfsort.encoders.encode import ReducedMaps, feature_maps, fitted_batch, map_basis, plain_features, view_features
+from selfsort.encoders.encode import Fitting, ReducedMaps, feature_maps, map_basis, plain_features, view_features
 from selfsort.encoders.options import EncodeConfig
 from selfsort.encoders.pictures import Pictures
 from selfsort.encoders.table import VectorTable
@@ -65,6 +65,26 @@ class FittedEncoder:
     def name(self) -> str:
         """What a person calls it."""
         return "+".join(part.source.name for part in self.parts)
+
+    def is_complete(self) -> bool:
+        """Whether the centres are those that the parts ask for: a stored run may claim anything."""
+        dims = [part.source.dim for part in self.parts]
+        if self.on == "maps":
+            is_possible = len(self.parts) == 1 and not isinstance(self.parts[0].source, VectorTable)
+            shapes = {"map_mean": (dims[0],), "map_basis": (dims[0], min(self.config.map_channels, dims[0]))}
+        else:
+            is_possible = self.on == "features"
+            shapes = {
+                f"mean.{i}": (dims[i],)
+                for i, part in enumerate(self.parts)
+                if is_centred(part, self.config, len(self.parts))
+            }
+        arrays = self.state.arrays
+        return (
+            is_possible
+            and {name: array.shape for name, array in arrays.items()} == shapes
+            and all(array.dtype == np.float32 and np.isfinite(array).all() for array in arrays.values())
+        )
 
     def encode(self, pictures: Pictures, *, folder: Path | None = None, with_views: bool = False) -> Encoded:
         """Encode pictures as those that the encoder was fitted on."""
@@ -122,26 +142,26 @@ class FittedEncoder:
         )
         return Encoded(plain, views)
 
-    def network(self) -> nn.Module:
-        """Return one module from images in [0, 1] to what `encode` gives, if all parts are networks."""
+    def network(self, shape: tuple[int, int, int]) -> nn.Module:
+        """Return one module from images in [0, 1] of a shape to what `encode` gives, if all parts are networks."""
         networks = []
         for part in self.parts:
             if not isinstance(part.source, NetworkEncoder):
                 raise InvalidInput(
-                    f"{part.source.name} is no network of ours, so it cannot be written into one model. Expected an "
-                    "encoder such as efficientnet-lite0. Label new images with selfsort predict."
+                    f"{part.source.name} is a table, a run or a file of its own, which cannot be written into one "
+                    "model. Expected an encoder such as efficientnet-lite0. Label new images with selfsort predict."
                 )
             networks.append(part.source)
-        return EncoderNetwork(networks, self)
+        return EncoderNetwork(networks, self, shape)
 
 
 class EncoderNetwork(nn.Module):
-    """The way from images in [0, 1] to a run's features, as one module."""
+    """The way from images in [0, 1] of one shape to a run's features, as one module."""
 
-    def __init__(self, encoders: Sequence[NetworkEncoder], fitted: FittedEncoder) -> None:
+    def __init__(self, encoders: Sequence[NetworkEncoder], fitted: FittedEncoder, shape: tuple[int, int, int]) -> None:
         super().__init__()
         self.networks = nn.ModuleList(encoder.network() for encoder in encoders)
-        self.shapes = [encoder.shape for encoder in encoders]
+        self.fittings = nn.ModuleList(Fitting(shape, encoder.shape) for encoder in encoders)
         self.mirrors = [is_mirrored(part, fitted.config) for part in fitted.parts]
         self.on = fitted.on
         found = {name: torch.from_numpy(np.array(array)) for name, array in fitted.state.arrays.items()}
@@ -152,12 +172,12 @@ class EncoderNetwork(nn.Module):
     def forward(self, x_BCHW: Tensor) -> Tensor:
         """Return features (B, D), or maps (B, C, h, w)."""
         if self.on == "maps":
-            maps_BDhw = self.networks[0].maps(fitted_batch(x_BCHW, self.shapes[0]))  # type: ignore[operator]
+            maps_BDhw = self.networks[0].maps(self.fittings[0](x_BCHW))  # type: ignore[operator]
             reduced: Tensor = self.reduce(maps_BDhw)
             return reduced
         found = []
-        for i, (network, shape, mirror) in enumerate(zip(self.networks, self.shapes, self.mirrors, strict=True)):
-            fitting = fitted_batch(x_BCHW, shape)
+        for i, (network, fit, mirror) in enumerate(zip(self.networks, self.fittings, self.mirrors, strict=True)):
+            fitting = fit(x_BCHW)
             rows = (network(fitting) + network(fitting.flip(3))) / 2 if mirror else network(fitting)
             if hasattr(self, f"mean_{i}"):
                 rows = rows - self.get_buffer(f"mean_{i}")

@@ -85,11 +85,11 @@ class HuggingFaceEncoder:
         return copy.deepcopy(self.tower).requires_grad_(True)
 
 
-def open_huggingface(folder_or_name: Path | str, device: torch.device) -> HuggingFaceEncoder:
+def open_huggingface(folder_or_name: Path | str, device: torch.device, *, may_fetch: bool = True) -> HuggingFaceEncoder:
     """Open a model folder, or `hf:NAME`, a model of the Hugging Face hub.
 
     A name is looked up in the hub's local cache first; the network is asked only for what is not there, and not at all
-    with HF_HUB_OFFLINE=1.
+    with HF_HUB_OFFLINE=1, or where it was no person who named the model (`may_fetch`).
     """
     try:
         import transformers
@@ -97,7 +97,7 @@ def open_huggingface(folder_or_name: Path | str, device: torch.device) -> Huggin
         raise missing_extra("transformers", "an encoder from Hugging Face", "hf") from None
     given = str(folder_or_name)
     is_name = isinstance(folder_or_name, str) and given.startswith(HUB)
-    folder = _snapshot(given.removeprefix(HUB)) if is_name else Path(folder_or_name)
+    folder = _snapshot(given.removeprefix(HUB), may_fetch) if is_name else Path(folder_or_name)
     name = given if is_name else folder.resolve().name
     if not folder.is_dir():
         raise MissingData(f"{folder} is not a folder. Expected one of a Hugging Face model. Check the path.")
@@ -144,7 +144,7 @@ def _count_features(tower: ImageTower, name: str, device: torch.device) -> int:
 # The hub
 
 
-def _snapshot(name: str) -> Path:
+def _snapshot(name: str, may_fetch: bool) -> Path:
     """Return the folder of a model in the hub's cache, after fetching it if need be and allowed."""
     import huggingface_hub
     from huggingface_hub import constants
@@ -161,6 +161,11 @@ def _snapshot(name: str) -> Path:
         raise
     except Exception:  # not there, or not whole: the library has many words for it
         pass
+    if not may_fetch:
+        raise MissingData(
+            f"{HUB}{name} is not in the local cache of Hugging Face, and a stored run fetches nothing by itself. "
+            f"Expected a model fetched before. If you trust it, run: hf download {name}."
+        )
     if constants.HF_HUB_OFFLINE or os.environ.get("HF_HUB_OFFLINE", "").upper() in _YES:
         raise MissingData(
             f"{HUB}{name} is not in the local cache of Hugging Face, and HF_HUB_OFFLINE forbids to fetch it. "

@@ -38,6 +38,8 @@ IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 _FLOATS = {"tensor(float)": "float32", "tensor(float16)": "float16", "tensor(double)": "float64"}
 _DTYPES = {**_FLOATS, "tensor(uint8)": "uint8"}
 _LARGEST_SIDE = 4096
+# More would be no quicker on a processor, and onnxruntime keeps the memory that the largest batch took.
+_BATCH = 4
 # What onnxruntime itself knows; operators of any other domain are somebody's own.
 _KNOWN_DOMAINS = ("ai.onnx", "com.microsoft", "com.ms")
 
@@ -104,7 +106,7 @@ class OnnxEncoder:
     def features(self, x_BCHW: Tensor) -> Tensor:
         """Return features (B, D) of images in [0, 1], on the device they came from."""
         x = checked_batch(x_BCHW, self.shape, self.name).detach().cpu()
-        at_once = self.input.batch or max(1, len(x))
+        at_once = self.input.batch or _BATCH
         chunks = [x[start : start + at_once] for start in range(0, len(x), at_once)]
         rows = [_pooled(self._run(chunk), self.input)[: len(chunk)] for chunk in chunks]
         found = torch.from_numpy(np.concatenate(rows)) if rows else torch.zeros(0, self.dim)

@@ -27,9 +27,9 @@ class EncodeConfig(Settings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("views", "map_channels"):
-            self.require(name, getattr(self, name) >= 1, "be at least 1")
-        self.require("side", self.side >= 0, "be at least 0")
+        for name, most in (("views", 64), ("map_channels", 4096)):
+            self.require(name, 1 <= getattr(self, name) <= most, f"be between 1 and {most}")
+        self.require("side", 0 <= self.side <= 4096, "be between 0 and 4096")
         for name in ("mean", "std"):
             self.require(name, len(getattr(self, name)) in (0, 1, 3), "hold one number, or three for colour")
         self.require("std", len(self.std) == len(self.mean), "hold as many numbers as mean")

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from hashlib import sha256
+from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,11 @@ ENCODER_FILE = "encoder.safetensors"
 
 FEATURES_FROM = "features_from"
 """Folder inside a run that holds the run whose network is its encoder."""
+
+HUB = "hf:"
+"""Before the name of a model of the Hugging Face hub."""
+
+_LARGEST_DESCRIPTION = 1 << 24
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,8 +156,8 @@ def _open_one(
 ) -> tuple[Part, Json, RunFolder | None]:
     if text in ENCODERS:
         return Part(open_named(text, device, engine), is_general=True), {"kind": "name", "at": text}, None
-    if text.startswith("hf:"):
-        return _huggingface(text.removeprefix("hf:"), device), {"kind": "hf", "at": text.removeprefix("hf:")}, None
+    if text.startswith(HUB):
+        return _huggingface(text, device), {"kind": "hf", "at": text}, None
     path, output = _with_suffix(text, ":")
     if path.suffix.lower() == ".onnx":
         return _onnx(path, output, device, config), {"kind": "onnx", "at": str(path.absolute()), "output": output}, None
@@ -160,7 +165,7 @@ def _open_one(
     if path.suffix.lower() in SUFFIXES:
         return Part(open_table(path), is_general=False), {"kind": "table", "at": str(path.absolute())}, None
     if _is_model_folder(path):
-        return _huggingface(str(path), device), {"kind": "hf", "at": str(path.absolute())}, None
+        return _huggingface(path, device), {"kind": "hf", "at": str(path.absolute())}, None
     if not path.exists() and not _is_run_with_layer(text) and not re.search(r"[/\\]", text):
         known = ", ".join(["auto", "none", *ENCODERS])
         raise invalid(
@@ -183,10 +188,10 @@ def _onnx(path: Path, output: str | None, device: torch.device, config: EncodeCo
     return Part(opened, is_general=True)
 
 
-def _huggingface(name: str, device: torch.device) -> Part:
+def _huggingface(folder_or_name: Path | str, device: torch.device, *, may_fetch: bool = True) -> Part:
     from selfsort.encoders.huggingface import open_huggingface
 
-    return Part(open_huggingface(name, device), is_general=True)
+    return Part(open_huggingface(folder_or_name, device, may_fetch=may_fetch), is_general=True)
 
 
 def _with_suffix(text: str, sign: str) -> tuple[Path, str | None]:
@@ -210,9 +215,12 @@ def _is_run_with_layer(text: str) -> bool:
 
 def _is_model_folder(path: Path) -> bool:
     """Whether a folder is a model as Hugging Face's libraries write it: its config.json names a kind of model."""
+    described = path / "config.json"
     try:
-        found = json.loads((path / "config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError, UnicodeDecodeError):
+        if not described.is_file() or described.stat().st_size > _LARGEST_DESCRIPTION:
+            return False
+        found = json.loads(described.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
         return False
     return isinstance(found, dict) and "model_type" in found
 
@@ -227,13 +235,22 @@ def find_run(text: str) -> tuple[RunFolder, str]:
     return folder, layer
 
 
-def load_run_encoder(folder: RunFolder, device: torch.device, layer: str = "top") -> RunEncoder:
-    """Rebuild a run's network as an encoder."""
+def load_run_encoder(
+    folder: RunFolder, device: torch.device, layer: str = "top", name: str | None = None
+) -> RunEncoder:
+    """Rebuild a run's network as an encoder; `name` is what it is called, if not as its folder."""
     from selfsort.runs.model import load_model
 
-    spec = ImageSpec.from_json(folder.field("image", dict))
-    weights = sha256((folder.path / "model.safetensors").read_bytes()).hexdigest()
-    return RunEncoder(load_model(folder, device), spec, folder.path.name, weights, layer)
+    spec, model = ImageSpec.from_json(folder.field("image", dict)), load_model(folder, device)
+    with (folder.path / "model.safetensors").open("rb") as file:
+        weights = file_digest(file, sha256).hexdigest()
+    return RunEncoder(model, spec, name or folder.path.name, weights, layer)
+
+
+def unused_rows(parts: Sequence[Part], names: Sequence[str]) -> tuple[str, ...]:
+    """Say which rows of tables belong to none of the pictures."""
+    tables = [part.source for part in parts if isinstance(part.source, VectorTable)]
+    return tuple(note for table in tables if (note := table.unused(names)))
 
 
 def describe(opened: Opened, fitted: FittedEncoder, reason: str) -> Json:
@@ -252,27 +269,44 @@ def has_encoder(folder: RunFolder) -> bool:
     return "encoder" in folder.config or (folder.path / FEATURES_FROM).is_dir()
 
 
+def given_encoder(folder: RunFolder) -> str:
+    """Return what --encoder says for a run like this one; what `auto` has chosen is said by name."""
+    if "encoder" not in folder.config:
+        return str(folder.config.get(FEATURES_FROM, NO_ENCODER))
+    given = folder.field("encoder", dict).get("given")
+    return given if isinstance(given, str) else NO_ENCODER
+
+
 def stored_encoder(folder: RunFolder, device: torch.device, elsewhere: str | None = None) -> FittedEncoder:
     """Rebuild the encoder of a run; another one than it was made with is refused.
 
     `elsewhere` is where the user says it is now: a file that was moved, or the table of other pictures.
     """
+    from selfsort.runs.model import learns_on
+
     if "encoder" not in folder.config:  # runs of before: another run's features as they are
-        layer = str(folder.config.get("features_layer", "top"))
-        part = Part(load_run_encoder(RunFolder.open(folder.path / FEATURES_FROM), device, layer), is_general=False)
+        part = _run_inside(folder, {"layer": folder.config.get("features_layer", "top")}, device)
         return FittedEncoder((part,), EncodeConfig(), "features", State(), device)
     told = folder.field("encoder", dict)
-    described = told.get("parts")
-    if not isinstance(described, list) or not described or told.get("on") not in ("features", "maps"):
+    described, settings = told.get("parts"), told.get("settings")
+    if not isinstance(described, list) or not described or not isinstance(settings, dict):
+        raise _damaged(folder)
+    if (on := told.get("on")) not in ("features", "maps"):
         raise _damaged(folder)
     named: Sequence[str | None] = [None] * len(described)
     if elsewhere is not None:
         named = elsewhere.split("+") if len(described) > 1 else [elsewhere]
         if len(named) != len(described):
             raise invalid("--encoder", f"name {len(described)} encoders, joined by +", repr(elsewhere), "Name all.")
-    config = EncodeConfig.from_json(told.get("settings", {}))
+    config = EncodeConfig.from_json(settings)
     parts = tuple(_stored_part(folder, part, device, config, at) for part, at in zip(described, named, strict=True))
-    return FittedEncoder(parts, config, told["on"], folder.read_state(ENCODER_FILE), device)
+    fitted = FittedEncoder(parts, config, on, folder.read_state(ENCODER_FILE), device)
+    if fitted.on != learns_on(folder) or not fitted.is_complete():
+        raise InvalidInput(
+            f"{folder.path / ENCODER_FILE} does not belong to the encoder of the run. Expected the centres that "
+            "selfsort fit wrote. The run was changed or damaged: restore it, or run selfsort fit again."
+        )
+    return fitted
 
 
 def _stored_part(
@@ -280,31 +314,57 @@ def _stored_part(
 ) -> Part:
     if not isinstance(described, dict) or not isinstance(described.get("at"), str):
         raise _damaged(folder)
-    kind, at, engine = described.get("kind"), described["at"], described.get("engine")
+    kind, at = described.get("kind"), described["at"]
+    engine, output = (value if isinstance(value, str) else None for value in map(described.get, ("engine", "output")))
     if elsewhere is not None:
         part, _, _ = _open_one(elsewhere, device, config, engine)
     elif kind == "run":
-        inner = RunFolder.open(folder.path / FEATURES_FROM)
-        part = Part(load_run_encoder(inner, device, str(described.get("layer", "top"))), is_general=False)
-        return part  # inside the run itself, so there is no other
+        return _run_inside(folder, described, device)  # inside the run itself, so there is no other
     elif kind == "name":
-        part = Part(open_named(at, device, engine if isinstance(engine, str) else None), is_general=True)
-    elif kind == "onnx":
-        output = described.get("output")
-        part = _onnx(Path(at), output if isinstance(output, str) else None, device, config)
+        part = Part(open_named(at, device, engine), is_general=True)
+    elif kind == "hf" and at.startswith(HUB):
+        part = _huggingface(at, device, may_fetch=False)
     elif kind == "hf":
-        part = _huggingface(at, device)
+        part = _huggingface(_stored_path(folder, at), device)
+    elif kind == "onnx":
+        part = _onnx(_stored_path(folder, at), output, device, config)
     elif kind == "table":
-        part = Part(open_table(Path(at)), is_general=False)
+        part = Part(open_table(_stored_path(folder, at)), is_general=False)
     else:
         raise _damaged(folder)
     if part.source.digest != described.get("digest"):
+        is_table = isinstance(part.source, VectorTable)
+        why = f"it has {part.source.dim} features, not {described.get('dim')}" if is_table else "their weights differ"
         raise InvalidInput(
             f"{part.source.name} is not the encoder that the run {folder.path} was made with "
-            f"({str(described.get('name'))[:80]}): their weights differ. Expected the same one. "
+            f"({str(described.get('name'))[:80]}): {why}. Expected the same one. "
             "Restore it, or say with --encoder where it is."
         )
     return part
+
+
+def _run_inside(folder: RunFolder, described: Json, device: torch.device) -> Part:
+    """Open the run that is kept inside another as its encoder; that one has none inside itself."""
+    inner, name = RunFolder.open(folder.path / FEATURES_FROM), described.get("name")
+    if (inner.path / FEATURES_FROM).exists():
+        raise _damaged(folder)
+    layer = str(described.get("layer", "top"))
+    return Part(load_run_encoder(inner, device, layer, name if isinstance(name, str) else None), is_general=False)
+
+
+def _stored_path(folder: RunFolder, at: str) -> Path:
+    """Return where a run says its encoder is: on this machine, as it was written, and nowhere else.
+
+    Opening a path such as //server/share asks another machine. Only a person may want that.
+    """
+    if "\0" in at or not Path(at).is_absolute():
+        raise _damaged(folder)
+    if at.startswith(("//", "\\\\")):
+        raise InvalidInput(
+            f"the encoder of the run {folder.path} is on another machine ({at[:80]}). Expected a file of this one. "
+            "If you trust it, say so: --encoder and this path."
+        )
+    return Path(at)
 
 
 def _damaged(folder: RunFolder) -> InvalidInput:

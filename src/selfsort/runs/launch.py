@@ -41,6 +41,7 @@ from selfsort.runs.encoder import (
     open_encoder,
     side_of,
     stored_encoder,
+    unused_rows,
 )
 from selfsort.runs.folder import RunFolder
 from selfsort.runs.loop import FitRun, Outcome, run_config
@@ -53,12 +54,16 @@ _MAX_THREADS = 1024
 """More than any machine has use for; a stranger's config.json must not start millions."""
 
 
+Reader = Callable[[int | None], Dataset]
+"""Gives images, those of different or large sizes in the size that an encoder wants; None: in their own."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Request:
     """A fit as asked for, on the command line or in Python."""
 
-    source: ReadOptions | Dataset
-    """How to read images; or images that are in memory, whose run has no folder until somebody saves it."""
+    source: ReadOptions | Reader
+    """How to read images; or what reads them for a run that has no folder until somebody saves it."""
     clusters: Clusters
     method: str = DEFAULT_METHOD
     stage: str | None = None
@@ -68,7 +73,8 @@ class Request:
     """`key=value` words, or values by name."""
     seed: int = 0
     encoder: str = NO_ENCODER
-    """What turns images into features before a method starts; see `runs.encoder.open_encoder`."""
+    """What turns images into features before a method starts; see `runs.encoder.open_encoder`. What goes on from a run
+    has that of the run, and this says where it is now."""
     cache: bool = True
     """Whether features are kept for the next run."""
     start_from: RunFolder | None = None
@@ -140,7 +146,6 @@ def launch(request: Request) -> Launched:
     settle_for(told_number, shape=(1, 1, 1), on_encoder=wanted is not None)
     if request.out is not None and distributed.is_main():
         RunFolder.refuse_occupied(request.out)
-    is_in_memory = isinstance(request.source, Dataset)
     side = opened.side if opened is not None else side_of(wanted or NO_ENCODER)
     source, dataset = _read(request.source, side)
     reason = "asked for"
@@ -163,12 +168,14 @@ def launch(request: Request) -> Launched:
     assert isinstance(kind, Method), "a stage is one, given a run"
     encoder, encoded, told = None, None, cast(Json, {})
     if request.start_from is not None and has_encoder(request.start_from):
-        encoder, encoded = _encoded_like(request.start_from, kind, dataset, device, is_cached=request.cache)
+        now = None if request.encoder in (AUTO_ENCODER, NO_ENCODER) else request.encoder
+        encoder, encoded = _encoded_like(request.start_from, kind, dataset, device, now, is_cached=request.cache)
         told = {"encoder": request.start_from.config.get("encoder")}
     elif opened is not None:
         config = settle_for(told_number).encode
         encoder, encoded = _encoded(opened, kind, dataset, config, device, is_cached=request.cache)
         told = {"encoder": describe(opened, encoder, reason)}
+        notes = (*notes, *unused_rows(opened.parts, dataset.names))
     number = find_number(request.clusters, encoded or dataset.images, seed=request.seed, device=device)
     told |= {"clusters": number.told}
     notes = (*notes, number.note) if number.note else notes
@@ -196,15 +203,16 @@ def launch(request: Request) -> Launched:
         described |= {STARTED_FROM: str(request.start_from.path), "refines": request.start_from.field("method", str)}
         embedded[STARTED_FROM] = request.start_from
     launched = Launched(fit, dataset, described, notes, embedded, encoder)
-    if not is_in_memory:
+    if isinstance(request.source, ReadOptions):
         fit.folder = _opened_by_all(lambda: _create(launched, request.out or free_name(request)))
     return launched
 
 
-def _read(source: ReadOptions | Dataset, side: int | None) -> tuple[Json, Dataset]:
+def _read(source: ReadOptions | Reader, side: int | None) -> tuple[Json, Dataset]:
     """Return images and how to read them again; pictures of different or large sizes come in that of an encoder."""
-    if isinstance(source, Dataset):
-        return source.ingest, source
+    if not isinstance(source, ReadOptions):
+        dataset = source(side)
+        return dataset.ingest, dataset
     reading = replace(source, side=side)
     return reading.to_json(), reading.read()
 
@@ -223,17 +231,19 @@ def _judge(
 
 
 def _wanted_encoder(request: Request, kind: Method | Stage) -> str | None:
-    """Say which encoder is to be used, or may be; a stage has that of its run."""
+    """Say which encoder is to be used, or may be; what goes on from a run has that of the run."""
     if request.encoder == AUTO_ENCODER:
         has_choice = isinstance(kind, Method) and kind.learns_on is not None and request.start_from is None
         return best_installed() if has_choice else None
     if request.encoder == NO_ENCODER:
         return None
     if request.start_from is not None:
-        raise InvalidInput(
-            "--encoder cannot be used with a run to go on from, which has its own. Expected one of both. "
-            "Leave --encoder out."
-        )
+        if not has_encoder(request.start_from):
+            raise InvalidInput(
+                f"the run {request.start_from.path} was made from pixels, so it goes on without an encoder. Expected "
+                "a run with one. Leave --encoder out."
+            )
+        return None
     return request.encoder
 
 
@@ -276,10 +286,10 @@ def _learns_from_views(kind: Method) -> bool:
 
 
 def _encoded_like(
-    earlier: RunFolder, kind: Method, dataset: Dataset, device: torch.device, *, is_cached: bool
+    earlier: RunFolder, kind: Method, dataset: Dataset, device: torch.device, now: str | None, *, is_cached: bool
 ) -> tuple[FittedEncoder, Encoded]:
-    """Encode images with the encoder of a run, for a run that goes on from it or for its own going on."""
-    fitted = stored_encoder(earlier, device)
+    """Encode images with the encoder of a run (`now`: where it is now), for what goes on from it or for itself."""
+    fitted = stored_encoder(earlier, device, now)
     pictures = Pictures(dataset.images, dataset.names, dataset.fingerprint)
     has_views = not any(isinstance(part.source, VectorTable) for part in fitted.parts)
     with_views = _learns_from_views(kind) and has_views
@@ -322,8 +332,15 @@ def _opened_by_all(create: Callable[[], RunFolder]) -> RunFolder:
     return RunFolder.open(Path(distributed.agree(None)))
 
 
-def resume(path: Path, *, source: str | None = None, device: str | None = None, cache: bool = True) -> Launched:
-    """Open an unfinished run and read its source again; other pixels than before are refused."""
+def resume(
+    path: Path,
+    *,
+    source: str | None = None,
+    encoder: str | None = None,
+    device: str | None = None,
+    cache: bool = True,
+) -> Launched:
+    """Open an unfinished run and read its source again; other pixels than before are refused, and other encoders."""
     folder = RunFolder.open(path)
     folder.refuse_finished()
     dataset = (reading := _source_of(folder, source)).read()
@@ -343,9 +360,11 @@ def resume(path: Path, *, source: str | None = None, device: str | None = None, 
             f"the run {path} went on from another one, whose folder {STARTED_FROM} is missing. Expected it there. "
             "Restore it, or start again with selfsort refine."
         )
-    encoder, encoded = None, None
+    fitted, encoded = None, None
     if has_encoder(folder):
-        encoder, encoded = _encoded_like(folder, kind, dataset, torch_device, is_cached=cache)
+        fitted, encoded = _encoded_like(folder, kind, dataset, torch_device, encoder, is_cached=cache)
+    elif encoder is not None:
+        raise InvalidInput(f"the run {path} was made from pixels. Expected one with an encoder. Leave --encoder out.")
     fit = FitRun(
         images=dataset.images,
         method=kind,
@@ -358,7 +377,7 @@ def resume(path: Path, *, source: str | None = None, device: str | None = None, 
         folder=folder,
         encoded=encoded,
     )
-    return Launched(fit, dataset, folder.config, notes, encoder=encoder)
+    return Launched(fit, dataset, folder.config, notes, encoder=fitted)
 
 
 def take_threads_of(folder: RunFolder) -> tuple[str, ...]:

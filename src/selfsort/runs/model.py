@@ -33,6 +33,7 @@ __all__ = [
     "find_kind",
     "going_on",
     "kind_of",
+    "learns_on",
     "load_model",
     "load_own_model",
 ]
@@ -87,6 +88,14 @@ def load_model(folder: RunFolder, device: torch.device, encoder: str | None = No
     """Rebuild the fitted model of a finished run; `encoder` says where its encoder is now."""
     model = load_own_model(folder, device)
     return EncodedModel(stored_encoder(folder, device, encoder), model) if has_encoder(folder) else model
+
+
+def learns_on(folder: RunFolder) -> str | None:
+    """Say what of an encoder a run's method learned on; a stage goes on with what its run had."""
+    kind = kind_of(folder)
+    if isinstance(kind, Stage):
+        kind = kind_of(RunFolder.open(folder.path / STARTED_FROM))
+    return kind.learns_on if isinstance(kind, Method) else None
 
 
 def load_own_model(folder: RunFolder, device: torch.device) -> Model:

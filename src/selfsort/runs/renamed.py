@@ -132,15 +132,13 @@ def update_config(config: Json) -> Json:
 
 def all_settings(config: Json) -> dict[str, Any]:
     """Return the settings of a run under the names that `--set` knows."""
-    improve = config.get("improve")
-    around = improve if isinstance(improve, dict) else {}
     encoder = config.get("encoder")
-    before = encoder.get("settings", {}) if isinstance(encoder, dict) else {}
-    return {
-        **config["settings"],
-        **{f"{IMPROVE}{name}": value for name, value in around.items()},
-        **{f"{ENCODE}{name}": value for name, value in before.items()},
-    }
+    before = encoder.get("settings") if isinstance(encoder, dict) else None
+    found = dict(config["settings"])
+    for prefix, settings in ((IMPROVE, config.get("improve")), (ENCODE, before)):
+        if isinstance(settings, dict):
+            found |= {f"{prefix}{name}": value for name, value in settings.items()}
+    return found
 
 
 def _means(value: object, meant: Any) -> bool:

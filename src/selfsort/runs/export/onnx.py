@@ -54,14 +54,14 @@ def onnx_file(folder: RunFolder, labels: RunLabels) -> Callable[[IO[bytes]], obj
     except ImportError:
         raise missing_extra("onnx", "--to onnx", "onnx") from None
     model = load_model(folder, torch.device("cpu"))
-    network = network_of(model, folder.field("method", str))
+    spec = ImageSpec.from_json(folder.field("image", dict))
+    network = network_of(model, folder.field("method", str), spec.shape)
     n_bytes = sum(part.numel() * part.element_size() for part in (*network.parameters(), *network.buffers()))
     if n_bytes > _MOST_BYTES:
         raise InvalidInput(
             f"the model of {folder.path} holds {n_bytes / 1e9:.1f} GB, with the features of its training images. "
             "Expected at most 2 GB, which is all that an ONNX file can hold. Label new images with selfsort predict."
         )
-    spec = ImageSpec.from_json(folder.field("image", dict))
     example = torch.zeros(2, *spec.shape, dtype=torch.uint8)
     graph = onnx.load_from_string(as_onnx(_FromPixels(network), example, "pixels", ["soft", "features"]))
     for key, value in _metadata(folder, spec).items():
@@ -70,10 +70,10 @@ def onnx_file(folder: RunFolder, labels: RunLabels) -> Callable[[IO[bytes]], obj
     return lambda file: file.write(graph.SerializeToString())
 
 
-def network_of(model: Model, method: str) -> nn.Module:
-    """Return a model as one module, with its encoder and with the votes of its training images."""
+def network_of(model: Model, method: str, shape: tuple[int, int, int]) -> nn.Module:
+    """Return a model for images of a shape as one module, with its encoder and the votes of its training images."""
     if isinstance(model, EncodedModel):
-        return _Behind(model.encoder.network(), network_of(model.inner, method)).eval()
+        return _Behind(model.encoder.network(shape), network_of(model.inner, method, shape)).eval()
     if isinstance(model, NetworkModel):
         return model.network()
     if isinstance(model, ExportableModel):
