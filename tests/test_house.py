@@ -31,7 +31,7 @@ FLOORS: list[set[str]] = [
     {"augment"},
     {"data", "nets", "graph", "metrics"},
     {"learning", "encoders"},
-    {"classic"},
+    {"classic", "choose_k"},
     {"methods", "improve"},
     {"runs"},
     {"report", "explore", "bench", "estimator"},

@@ -20,7 +20,6 @@ from scipy.sparse import csr_array
 
 from selfsort.errors import invalid
 from selfsort.graph.absorb import LARGE_SHARE
-from selfsort.graph.affinity import digraph
 from selfsort.graph.agglomerate import Agglomeration, agglomerate
 from selfsort.graph.neighbours import Neighbours
 from selfsort.types import I64
@@ -57,12 +56,16 @@ def symmetric_affinities(neighbours: Neighbours, n_neighbours: int | None = None
     Two images that are each among the other's nearest get the whole weight, other neighbours half of it.
 
     Args:
-        neighbours: who is near whom.
+        neighbours: who is near whom; -1 marks a place that nobody fills.
         n_neighbours: use only so many of them; None for all.
     """
-    if n_neighbours is not None:
-        neighbours = Neighbours(neighbours.idx[:, :n_neighbours], neighbours.sq_dist[:, :n_neighbours], n_neighbours)
-    graph = digraph(neighbours)
+    idx, sq_dist = neighbours.idx[:, :n_neighbours], neighbours.sq_dist[:, :n_neighbours].astype(np.float64)
+    is_there = idx >= 0
+    near = sq_dist[is_there]
+    # The mean is zero where all images are the same; any scale then gives the weight one.
+    weights = np.exp(-near / ((float(near.mean()) if len(near) else 0.0) or 1.0))
+    ends = np.concatenate([[0], np.cumsum(is_there.sum(axis=1))])
+    graph = csr_array((weights, idx[is_there], ends), shape=(len(idx), len(idx)))
     both = csr_array((graph + graph.T) / 2)
     both.eliminate_zeros()
     both.sort_indices()
