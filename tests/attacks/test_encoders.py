@@ -25,6 +25,7 @@ from tests.encoders.test_registry import CARD
 from selfsort.data.options import ReadOptions
 from selfsort.encoders import cache, registry
 from selfsort.encoders.cache import Rows, Wanted, clear, computed_rows, list_kept
+from selfsort.encoders.table import open_table
 from selfsort.errors import InvalidInput, MissingData, SelfsortError
 from selfsort.estimator import load
 from selfsort.runs.encoder import open_encoder
@@ -186,9 +187,18 @@ def test_features_and_maps_are_not_mistaken_for_each_other(sound: Path) -> None:
         run = copied(sound, name)
         change(run, lambda told, on=on: told | {"on": on})
         for use in (predict, export):
-            with pytest.raises(InvalidInput, match="does not belong to the encoder"):
+            with pytest.raises(InvalidInput, match="does not say which encoder"):
                 use(run)
         shutil.rmtree(run)
+
+
+def test_a_table_has_no_maps(sound: Path) -> None:
+    run = copied(sound, "maps")
+    np.save("v.npy", np.zeros((len(IMAGES), 12)))
+    change(run, part(kind="table", at=str(Path("v.npy").absolute()), digest=open_table(Path("v.npy")).digest))
+    for use in (predict, export):
+        with pytest.raises(InvalidInput, match="does not belong to the encoder"):
+            use(run)
 
 
 DAMAGE: dict[str, Callable[[Arrays], Arrays]] = {

@@ -44,7 +44,7 @@ class TestEncoders:
         assert ["nobody", "no", "2", "4", "px", "0", "MB", "MIT"] in lines
         assert ["somebody", "yes", "2", "4", "px", "0", "MB", "MIT"] in lines
         assert "efficientnet-lite0: trained on ImageNet" in done.out
-        assert done.out.count("Install with: pip install nobody") == 1
+        assert done.out.count("To install: pip install nobody") == 1
         assert "Also: auto (the images decide), none (pixels)" in done.out
 
     def test_json_has_everything(self, selfsort: Command, monkeypatch: pytest.MonkeyPatch) -> None:

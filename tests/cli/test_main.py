@@ -18,16 +18,18 @@ from selfsort.runs import launch as session
 # The whole command line. A new option is a decision: it is added here in the same commit, or it is not added.
 FROZEN = {
     "fit": """SOURCE --clusters --method --recipe --set --seed --size --fit --gray/--color --where --labels
-        --labels-from-folders --encoder --features --self-label --start-from --max-bad --memory --device --out --resume
+        --labels-from-folders --encoder --features --self-label --start-from --max-bad --memory --device --out
+        --cache/--no-cache --resume --max-minutes --json""",
+    "refine": """RUN SOURCE --stage --recipe --set --seed --labels --labels-from-folders --encoder --device --out
         --max-minutes --json""",
-    "refine": """RUN SOURCE --stage --recipe --set --seed --labels --labels-from-folders --device --out --max-minutes
-        --json""",
-    "predict": "RUN SOURCE --out --max-bad --device --original --json",
+    "predict": "RUN SOURCE --out --max-bad --encoder --device --original --json",
     "score": "RUN --labels --original --json",
     "report": "RUNS --out --figures --original",
     "explore": "RUN --port --no-browser",
     "export": "RUN --to --out --link --original",
     "methods": "NAME --json",
+    "encoders": "--json",
+    "cache": "--clear --json",
     "bench": "NAME --seeds --budget-minutes --only --again --records --json",
     "demo": "--out",
 }

@@ -59,7 +59,7 @@ def encoders(json_: JsonOption = False) -> None:
     for row in rows:
         say(f"{row['name']}: trained on {row['trained_on']}. {row['source']}.")
     for command in dict.fromkeys(row["install"] for row in rows if not row["installed"]):
-        say(f"Install with: {command}")
+        say(f"To install: {command}")
     say(
         "Also: auto (the images decide), none (pixels), an .onnx file, a Hugging Face folder or hf:NAME, another run, "
         "a table of your own features; a+b."

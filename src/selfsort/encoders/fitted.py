@@ -70,18 +70,13 @@ class FittedEncoder:
         """Whether the centres are those that the parts ask for: a stored run may claim anything."""
         dims = [part.source.dim for part in self.parts]
         if self.on == "maps":
-            is_possible = len(self.parts) == 1 and not isinstance(self.parts[0].source, VectorTable)
             shapes = {"map_mean": (dims[0],), "map_basis": (dims[0], min(self.config.map_channels, dims[0]))}
         else:
-            is_possible = self.on == "features"
-            shapes = {
-                f"mean.{i}": (dims[i],)
-                for i, part in enumerate(self.parts)
-                if is_centred(part, self.config, len(self.parts))
-            }
+            centred = [is_centred(part, self.config, len(self.parts)) for part in self.parts]
+            shapes = {f"mean.{i}": (dim,) for i, dim in enumerate(dims) if centred[i]}
         arrays = self.state.arrays
         return (
-            is_possible
+            (self.on == "features" or (len(self.parts) == 1 and isinstance(self.parts[0].source, Encoder)))
             and {name: array.shape for name, array in arrays.items()} == shapes
             and all(array.dtype == np.float32 and np.isfinite(array).all() for array in arrays.values())
         )

@@ -362,20 +362,11 @@ _ON_FEATURES: tuple[Recipe, ...] = tuple(
             },
             "short",
         ),
+        ("nmf-lp", {"encoder.centre": False}, "as they are, because it takes no negative value"),
     )
 )
 
-_NMF_LP = (
-    Recipe(
-        "features",
-        "nmf-lp",
-        {"encoder.centre": False},
-        "ours: it takes no negative value, and features have some only once they are centred",
-        is_for_features=True,
-    ),
-)
-
-RECIPES: tuple[Recipe, ...] = (*_ON_FEATURES, *_DAC, *_DBC, *_JULE, *_GAT, *_SECU, *_SELF_LABEL, *_NMF_LP)
+RECIPES: tuple[Recipe, ...] = (*_ON_FEATURES, *_DAC, *_DBC, *_JULE, *_GAT, *_SECU, *_SELF_LABEL)
 
 
 def recipes_of(method: str) -> list[Recipe]:

@@ -282,7 +282,7 @@ def stored_encoder(folder: RunFolder, device: torch.device, elsewhere: str | Non
 
     `elsewhere` is where the user says it is now: a file that was moved, or the table of other pictures.
     """
-    from selfsort.runs.model import learns_on
+    from selfsort.runs.model import learned_on
 
     if "encoder" not in folder.config:  # runs of before: another run's features as they are
         part = _run_inside(folder, {"layer": folder.config.get("features_layer", "top")}, device)
@@ -291,7 +291,7 @@ def stored_encoder(folder: RunFolder, device: torch.device, elsewhere: str | Non
     described, settings = told.get("parts"), told.get("settings")
     if not isinstance(described, list) or not described or not isinstance(settings, dict):
         raise _damaged(folder)
-    if (on := told.get("on")) not in ("features", "maps"):
+    if told.get("on") not in learned_on(folder):
         raise _damaged(folder)
     named: Sequence[str | None] = [None] * len(described)
     if elsewhere is not None:
@@ -300,8 +300,8 @@ def stored_encoder(folder: RunFolder, device: torch.device, elsewhere: str | Non
             raise invalid("--encoder", f"name {len(described)} encoders, joined by +", repr(elsewhere), "Name all.")
     config = EncodeConfig.from_json(settings)
     parts = tuple(_stored_part(folder, part, device, config, at) for part, at in zip(described, named, strict=True))
-    fitted = FittedEncoder(parts, config, on, folder.read_state(ENCODER_FILE), device)
-    if fitted.on != learns_on(folder) or not fitted.is_complete():
+    fitted = FittedEncoder(parts, config, told["on"], folder.read_state(ENCODER_FILE), device)
+    if not fitted.is_complete():
         raise InvalidInput(
             f"{folder.path / ENCODER_FILE} does not belong to the encoder of the run. Expected the centres that "
             "selfsort fit wrote. The run was changed or damaged: restore it, or run selfsort fit again."

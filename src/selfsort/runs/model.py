@@ -33,7 +33,7 @@ __all__ = [
     "find_kind",
     "going_on",
     "kind_of",
-    "learns_on",
+    "learned_on",
     "load_model",
     "load_own_model",
 ]
@@ -90,12 +90,14 @@ def load_model(folder: RunFolder, device: torch.device, encoder: str | None = No
     return EncodedModel(stored_encoder(folder, device, encoder), model) if has_encoder(folder) else model
 
 
-def learns_on(folder: RunFolder) -> str | None:
-    """Say what of an encoder a run's method learned on; a stage goes on with what its run had."""
+def learned_on(folder: RunFolder) -> tuple[str | None, ...]:
+    """Say what of an encoder a run's method may have learned on; a stage goes on with what its run had."""
     kind = kind_of(folder)
     if isinstance(kind, Stage):
         kind = kind_of(RunFolder.open(folder.path / STARTED_FROM))
-    return kind.learns_on if isinstance(kind, Method) else None
+    if kind is ONE:  # in place of any method
+        return ("features", "maps")
+    return (kind.learns_on if isinstance(kind, Method) else None,)
 
 
 def load_own_model(folder: RunFolder, device: torch.device) -> Model:
