@@ -4,11 +4,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 from PIL import Image
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.estimator_checks import check_estimator
+from tests.encoders.onnx_files import conv_model
+from tests.encoders.small import blobs
 
 from selfsort import ImageClusterer, load
 from selfsort.data.synthetic import shapes
@@ -155,3 +158,41 @@ def test_the_number_of_clusters_is_said_once() -> None:
     images, _ = shapes(8, size=12, n_classes=3)
     with pytest.raises(InvalidInput, match="says twice how many clusters to find"):
         ImageClusterer("kmeans", 3, settings={"n_clusters": 4}).fit(images)
+
+
+class TestEncoders:
+    """What Python does with an encoder is what the command line does."""
+
+    @pytest.fixture
+    def folder(self, tmp_path: Path) -> Path:
+        """Pictures of different sizes."""
+        (tmp_path / "pictures").mkdir()
+        for i, pixels in enumerate(blobs(24, 40).pixels):
+            Image.fromarray(pixels).resize((40 + i, 44)).save(tmp_path / "pictures" / f"{i:02d}.png")
+        return tmp_path / "pictures"
+
+    def test_pictures_are_read_in_the_size_of_the_encoder(self, folder: Path, tmp_path: Path) -> None:
+        onnx.save(conv_model(("batch", 3, 20, 20)), str(tmp_path / "m.onnx"))
+        model = ImageClusterer("kmeans", n_clusters=3, encoder=str(tmp_path / "m.onnx")).fit(folder)
+        assert model._spec.shape == (20, 20, 3)
+        np.testing.assert_array_equal(model.predict(folder), model.labels_)
+        model.save(tmp_path / "run")
+        (tmp_path / "m.onnx").rename(tmp_path / "n.onnx")
+        again = load(tmp_path / "run", encoder=str(tmp_path / "n.onnx"))
+        np.testing.assert_array_equal(again.predict(folder), model.labels_)
+        np.testing.assert_allclose(again.transform(folder), model.features_, atol=1e-5)
+        assert again.get_params()["encoder"] == str(tmp_path / "m.onnx")
+
+    def test_a_table_knows_pictures_by_their_names(self, folder: Path, tmp_path: Path) -> None:
+        names = [f"{i:02d}.png" for i in range(24)]
+        vectors = blobs(24, 40).pixels.mean(axis=(1, 2))
+        np.savez(tmp_path / "v.npz", features=vectors[::-1], names=names[::-1])
+        model = ImageClusterer("kmeans", n_clusters=3, encoder=str(tmp_path / "v.npz")).fit(folder)
+        np.testing.assert_array_equal(model.predict(folder), model.labels_)
+        model.save(tmp_path / "run")
+        files = [str(folder / name) for name in names[:3]]
+        np.savez(tmp_path / "new.npz", features=vectors[:3], names=files)
+        again = load(tmp_path / "run", encoder=str(tmp_path / "new.npz"))
+        np.testing.assert_array_equal(again.predict(files), model.labels_[:3])
+        with pytest.raises(InvalidInput, match="no row for"):
+            again.predict(folder)

@@ -11,7 +11,15 @@ import torch
 from tests.encoders.small import SmallEncoder, blobs
 from torch import Tensor
 
-from selfsort.encoders.encode import feature_maps, fitted_batch, map_basis, maps_of, plain_features, view_features
+from selfsort.encoders.encode import (
+    Fitting,
+    feature_maps,
+    fitted_batch,
+    map_basis,
+    maps_of,
+    plain_features,
+    view_features,
+)
 from selfsort.encoders.options import EncodeConfig
 from selfsort.errors import InvalidInput
 from selfsort.learning.batches import from_bytes
@@ -39,6 +47,14 @@ def test_surplus_is_cut_evenly() -> None:
     x_BCHW = torch.zeros(1, 3, 8, 16)
     x_BCHW[..., 4:12] = 1
     assert torch.equal(fitted_batch(x_BCHW, (8, 8, 3)), torch.ones(1, 3, 8, 8))
+
+
+@pytest.mark.parametrize("size", [(8, 8), (4, 4), (16, 16), (5, 9), (30, 8), (13, 29), (1, 1)])
+@pytest.mark.parametrize("channels", [1, 3])
+def test_for_one_size_the_same_is_done_by_matrices(size: tuple[int, int], channels: int) -> None:
+    x_BCHW = torch.rand(2, channels, *size)
+    found = Fitting((*size, channels), (8, 8, 3))(x_BCHW)
+    torch.testing.assert_close(found, fitted_batch(x_BCHW, (8, 8, 3)), atol=1e-5, rtol=0)
 
 
 def test_mirrored_features_are_the_mean_of_both(tmp_path: Path) -> None:
@@ -119,6 +135,15 @@ def test_an_encoder_without_maps_says_so() -> None:
     bare = Bare()
     with pytest.raises(InvalidInput, match="small gives no feature maps"):
         maps_of(bare)
+
+
+def test_features_beyond_half_precision_are_refused_for_views() -> None:
+    class Loud(SmallEncoder):
+        def features(self, x_BCHW: torch.Tensor) -> torch.Tensor:
+            return super().features(x_BCHW) * 1e6
+
+    with pytest.raises(InvalidInput, match="half precision"):
+        view_features(Loud(), blobs(), "a", EncodeConfig(views=2), folder=None, device=CPU)
 
 
 def test_features_that_are_no_numbers_are_refused() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from tests.encoders.onnx_files import conv_model
 from tests.encoders.small import SmallEncoder, blobs
 from tests.encoders.test_registry import CARD
 
@@ -16,11 +17,13 @@ from selfsort.encoders import registry
 from selfsort.encoders.registry import EncoderCard
 from selfsort.errors import InvalidInput, MissingData
 from selfsort.runs.encoder import EncodedModel, open_encoder
+from selfsort.runs.export.table import export_run
 from selfsort.runs.folder import RunFolder
+from selfsort.runs.labels import current_labels
 from selfsort.runs.launch import Request, launch, resume
 from selfsort.runs.loop import Outcome
 from selfsort.runs.model import apply_in_chunks, load_model
-from selfsort.types import Encoder
+from selfsort.types import Encoder, Images
 
 CPU = torch.device("cpu")
 QUICK = {
@@ -149,3 +152,85 @@ def test_what_is_nothing_is_answered_with_what_there_is() -> None:
         open_encoder("resnet", CPU)
     with pytest.raises(MissingData):
         open_encoder("somewhere/else", CPU)
+
+
+def test_rows_without_a_picture_are_left_out_with_a_note(source: str, tmp_path: Path) -> None:
+    names = np.array([*map(str, range(120)), "nobody"])
+    vectors = blobs(121).pixels.mean(axis=(1, 2))
+    np.savez(tmp_path / "v.npz", features=vectors, names=names)
+    request = Request(source=ReadOptions(path=source), clusters=3, method="kmeans", encoder="v.npz", out=Path("run"))
+    assert launch(request).notes == ("1 row of v.npz belongs to no picture, such as 'nobody': left out.",)
+
+
+def test_a_moved_encoder_is_found_where_the_user_says(source: str, tmp_path: Path) -> None:
+    onnx = pytest.importorskip("onnx")
+    onnx.save(conv_model(), str(tmp_path / "m.onnx"))
+    request = Request(
+        source=ReadOptions(path=source),
+        clusters=3,
+        method="secu",
+        encoder="m.onnx",
+        settings=QUICK["secu"],
+        device="cpu",
+        out=Path("run"),
+    )
+    launch(request)  # and killed here
+    (tmp_path / "m.onnx").rename(tmp_path / "n.onnx")
+    with pytest.raises(MissingData, match=r"no longer at .*m\.onnx\. Expected it there\. Say with --encoder"):
+        resume(Path("run"))
+    with pytest.raises(InvalidInput, match="is not the encoder that the run"):
+        resume(Path("run"), encoder="small")
+    resume(Path("run"), encoder="n.onnx").fit.run()
+    folder = RunFolder.open(Path("run"))
+    with pytest.raises(MissingData, match="no longer at"):
+        load_model(folder, CPU)
+    load_model(folder, CPU, "n.onnx")
+    refine = Request(
+        source=ReadOptions(path=source),
+        clusters=3,
+        stage="self-label",
+        start_from=folder,
+        encoder="n.onnx",
+        settings=("epochs=1", "warmup=0"),
+        device="cpu",
+        out=Path("refined"),
+    )
+    launch(refine).fit.run()
+    (tmp_path / "n.onnx").rename(tmp_path / "m.onnx")
+    load_model(RunFolder.open(Path("refined")), CPU)
+
+
+def test_a_run_from_pixels_has_no_encoder_to_be_moved(source: str) -> None:
+    fit(source, "kmeans", "none")
+    earlier = RunFolder.open(Path("run"))
+    request = Request(
+        source=ReadOptions(path=source), clusters=3, stage="self-label", start_from=earlier, encoder="small"
+    )
+    with pytest.raises(InvalidInput, match="was made from pixels"):
+        launch(request)
+
+
+@pytest.mark.parametrize("side", [8, 12, 5])
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("method", ["kmeans", "gatcluster"])
+def test_images_of_any_size_are_exported_with_their_encoder(
+    tmp_path: Path, side: int, channels: int, method: str
+) -> None:
+    onnxruntime = pytest.importorskip("onnxruntime")
+    images = Images(np.ascontiguousarray(blobs(60, side).pixels[..., :channels]))
+    np.savez(tmp_path / "odd.npz", images=images.pixels)
+    fit(str(tmp_path / "odd.npz"), method, "small" if method == "gatcluster" else "small+small")
+    folder = RunFolder.open(Path("run"))
+    export_run(folder, current_labels(folder), "onnx", tmp_path / "m.onnx")
+    session = onnxruntime.InferenceSession(str(tmp_path / "m.onnx"), providers=["CPUExecutionProvider"])
+    soft, features = session.run(["soft", "features"], {"pixels": images.pixels})
+    expected = apply_in_chunks(load_model(folder, CPU), images)
+    np.testing.assert_allclose(soft, expected.soft, atol=1e-4)
+    np.testing.assert_allclose(features, expected.features, atol=1e-4)
+
+
+def test_nmf_lp_takes_features_that_are_not_centred(source: str) -> None:
+    request = Request(
+        source=ReadOptions(path=source), clusters=3, method="nmf-lp", encoder="small", device="cpu", out=Path("run")
+    )
+    assert len(set(launch(request).fit.run().clustering.labels.tolist())) == 3

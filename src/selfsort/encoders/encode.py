@@ -26,6 +26,8 @@ from selfsort.types import Encoder, Images, Json, NetworkEncoder
 BATCH, BLOCK = 32, 128
 """Images per call of an encoder, and per block that is written. Predicting training images repeats both."""
 
+_LARGEST_HALF = 65504.0
+
 _LUMA = (0.299, 0.587, 0.114)
 
 Compute = Callable[[Tensor], Tensor]
@@ -277,7 +279,13 @@ def _of_views(
         chance = torch_generator(0, f"encoder views {int(idx[0])}", device)
         x_BCHW = pixels.floats(idx)
         found = [compute(fitted_batch(augment(x_BCHW, policy, chance), encoder.shape)) for _ in range(n_views)]
-        return torch.stack(found, dim=1)
+        stacked = torch.stack(found, dim=1)
+        if (largest := float(stacked.abs().max())) > _LARGEST_HALF:
+            raise InvalidInput(
+                f"{encoder.name} gave features up to {largest:.3g}, and those of views are kept in half precision. "
+                f"Expected at most {_LARGEST_HALF:.0f}. Scale its output, or choose a method without views."
+            )
+        return stacked
 
     return _blocks(encoder, images, device, views)
 

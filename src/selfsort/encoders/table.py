@@ -69,8 +69,8 @@ class VectorTable:
             such = f", such as {shorten(missing[0])!r}" if missing else ""
             raise InvalidInput(
                 f"{self.path} has no row for {len(missing) or len(pictures.images)} of {len(pictures.images)} "
-                f"pictures{such}. Expected a row for every picture that can be read. Add them, or take the pictures "
-                "out of the source."
+                f"pictures{such}. Expected a row for every picture that can be read. Add them, or name the table of "
+                "these pictures with --encoder."
             )
         rows: F32 = self.vectors[[place for place in found if place is not None]]
         return rows

@@ -22,8 +22,9 @@ from selfsort.encoders.options import EncodeConfig
 from selfsort.encoders.pictures import Pictures
 from selfsort.encoders.registry import ENCODERS, best_installed, open_named
 from selfsort.encoders.table import SUFFIXES, VectorTable, open_table
-from selfsort.errors import InvalidInput, invalid
+from selfsort.errors import InvalidInput, MissingData, invalid
 from selfsort.runs.folder import RunFolder
+from selfsort.text import shorten
 from selfsort.types import F32, Assignment, Images, Json, Model, NetworkModel, State
 
 NO_ENCODER, AUTO_ENCODER = "none", "auto"
@@ -363,6 +364,11 @@ def _stored_path(folder: RunFolder, at: str) -> Path:
         raise InvalidInput(
             f"the encoder of the run {folder.path} is on another machine ({at[:80]}). Expected a file of this one. "
             "If you trust it, say so: --encoder and this path."
+        )
+    if not _exists(at):
+        raise MissingData(
+            f"the encoder of the run {folder.path} is no longer at {shorten(at)}. Expected it there. "
+            "Say with --encoder where it is now."
         )
     return Path(at)
 
