@@ -33,6 +33,7 @@ class Goal:
 GOALS = (
     Goal("ingest", "ingest_rate_ratio", 0.8, False, "our rate over two bare decoding processes"),
     Goal("ingest", "ingest_peak_memory_ratio", 1.0, True, "peak over 1.3 of the result plus 300 MB"),
+    Goal("encoding", "encoding_overhead", 1.15, True, "features of photographs over bare decoding and bare network"),
     Goal("training", "inner_loop_overhead", 1.1, True, "our epoch over the bare forward, backward and step"),
     Goal("graph", "knn_over_product_30000", 1.4, True, "exact neighbours over the bare matrix product, 30,000 x 784"),
     Goal("graph", "merge_over_knn_70000", 0.2, True, "merging 70,000 images over the search for their neighbours"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -59,7 +60,7 @@ class TestWords:
         ("words", "part"),
         [
             (["sort"], "No such command 'sort'."),
-            (["sort"], "? See: selfsort --help"),
+            (["sort"], " See: selfsort --help"),
             (["fit", "x", "--cluster", "3"], "--clusters"),
             (["fit", "x", "y"], "See: selfsort fit --help"),
             (["fit", "x", "--seed", "-1"], "--seed"),
@@ -68,6 +69,7 @@ class TestWords:
             (["fit", "x", "--max-minutes", "-1"], "--max-minutes"),
             (["fit", "x", "--max-minutes", "nan"], "--max-minutes"),
             (["fit", "x", "--max-bad", "2"], "--max-bad"),
+            (["fit", "x", "--max-bad", "nan"], "--max-bad"),
             (["fit", "x", "--set"], "--set"),
             (["predict", "x"], "See: selfsort predict --help"),
             (["export", "x", "--to", "tape"], "'csv'"),
@@ -76,7 +78,9 @@ class TestWords:
         ],
     )
     def test_wrong_use(self, selfsort: Command, words: list[str], part: str) -> None:
-        assert_refused(selfsort(*words), part)
+        done = selfsort(*words)
+        assert_refused(done, part)
+        assert not re.search(r"\?\)?\.", done.err)
 
 
 class TestRefusals:

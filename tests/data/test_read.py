@@ -48,6 +48,7 @@ def test_the_account_is_json_and_complete(tmp_path: Path) -> None:
     assert account["seconds"] >= 0
     assert account["settings"] == {
         "size": 8,
+        "side": None,
         "channels": None,
         "fit": "pad",
         "where": None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,7 @@ from selfsort.encoders.encode import (
 )
 from selfsort.encoders.options import EncodeConfig
 from selfsort.errors import InvalidInput
+from selfsort.learning.batches import from_bytes
 from selfsort.types import Images
 
 CPU = torch.device("cpu")
@@ -63,6 +65,32 @@ def test_mirrored_features_are_the_mean_of_both(tmp_path: Path) -> None:
         for found, name, mirror in ((images, "a", False), (flipped, "b", False), (images, "a", True))
     )
     np.testing.assert_allclose(both, (one + other) / 2, atol=1e-6)
+
+
+@dataclass
+class BytesEncoder(SmallEncoder):
+    """One that turns bytes into floats itself."""
+
+    takes_bytes = True
+    dtypes: list[torch.dtype] = field(default_factory=list)
+
+    def features(self, x_BCHW: torch.Tensor) -> torch.Tensor:
+        self.dtypes.append(x_BCHW.dtype)
+        return super().features(from_bytes(x_BCHW) if x_BCHW.dtype == torch.uint8 else x_BCHW)
+
+
+@pytest.mark.parametrize(("side", "dtype"), [(8, torch.uint8), (12, torch.float32)])
+@pytest.mark.parametrize("mirror", [False, True])
+def test_bytes_go_to_an_encoder_that_takes_them_unless_they_must_be_resized(
+    side: int, dtype: torch.dtype, mirror: bool
+) -> None:
+    images, encoder = blobs(40, side=side), BytesEncoder()
+    found, expected = (
+        plain_features(one, images, "a", is_mirrored=mirror, folder=None, device=CPU)
+        for one in (encoder, SmallEncoder())
+    )
+    assert set(encoder.dtypes) == {dtype}
+    np.testing.assert_array_equal(found, expected)
 
 
 def test_views_are_the_same_again_and_differ_from_each_other(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from selfsort.encoders.engines import Engine, open_engine
 from selfsort.errors import InvalidInput, MissingData
+from selfsort.learning.batches import from_bytes
 
 CPU = torch.device("cpu")
 
@@ -53,6 +54,17 @@ class TestEveryEngine:
         if kind == "onnxruntime":
             assert torch.equal(together, apart)
         torch.testing.assert_close(together, apart, atol=1e-5, rtol=0)
+
+    def test_bytes_give_what_their_floats_give(self, kind: str, images: Tensor) -> None:
+        pixels = images.mul(255).byte()
+        found, expected = engine(kind).run(pixels), engine(kind).run(from_bytes(pixels))
+        assert torch.equal(found, expected)
+        assert torch.equal(pixels, images.mul(255).byte())
+
+    def test_floats_are_left_as_they_are(self, kind: str, images: Tensor) -> None:
+        before = images.clone().contiguous()
+        engine(kind).run(before)
+        assert torch.equal(before, images)
 
     def test_no_images(self, kind: str, images: Tensor) -> None:
         assert engine(kind).run(images[:0]).shape == (0, 5)

@@ -112,8 +112,8 @@ def test_parquet_of_two_numbers_of_pandas_and_of_ragged_lists(tmp_path: Path) ->
     columns = {"x": VECTORS[:, 0], "y": VECTORS[:, 1], "__index_level_0__": [7, 8, 9, 10]}
     parquet.write_table(pa.table(columns), tmp_path / "xy.parquet")
     np.testing.assert_array_equal(open_table(tmp_path / "xy.parquet").vectors, VECTORS[:, :2])
-    lists: list[list[list[float] | None]] = [[[1.0], [1.0, 2.0]], [[1.0], None], [[], []]]
-    for ragged in lists:
+    tables: list[list[list[float] | None]] = [[[1.0], [1.0, 2.0]], [[1.0], None], [[], []]]
+    for ragged in tables:
         parquet.write_table(pa.table({"name": ["a", "b"], "embedding": ragged}), tmp_path / "r.parquet")
         with pytest.raises(InvalidInput, match="different lengths"):
             open_table(tmp_path / "r.parquet")

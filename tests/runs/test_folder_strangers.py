@@ -78,7 +78,7 @@ WRONG_ENTRIES: list[tuple[str, object]] = [
     ("method", 5),
     ("settings", []),
     ("settings", {}),
-    ("settings", {"n_clusters": 1}),
+    ("settings", {"n_clusters": 0}),
     ("settings", {"n_clusters": "2"}),
     ("seed", True),
     ("seed", 0.5),

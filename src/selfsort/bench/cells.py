@@ -205,7 +205,7 @@ def fit_and_score(cell: Cell, cpu_limit: int | None = None) -> Json:
     dataset = cell.read()
     launched = launch(
         Request(
-            source=dataset,
+            source=lambda side: dataset,
             clusters=DATASETS[cell.dataset].n_classes,
             method=cell.method,
             settings=cell.settings,

@@ -5,7 +5,8 @@ list has neighbours, the next width is taken as well: wide lists see past accide
 clusters smaller than themselves. The answer is that of the last width (`separation`).
 
 Data without structure are told by the largest gap alone: the two clusters that are farthest apart must be much
-farther apart than those of a cloud of the same covariance (a normal distribution), searched in the same way.
+farther apart than those of one cloud that is shaped as the clusters are (a normal distribution with their pooled
+covariance), searched in the same way.
 
 The settings of the rule were found with the labels of some data sets in view and checked on others; docs/choose-k.md
 says which. No label is used here.
@@ -28,6 +29,7 @@ from selfsort.choose_k.spectrum import eigengap
 from selfsort.choose_k.stability import keep_rows, stability
 from selfsort.choose_k.views import view_agreement, view_neighbours
 from selfsort.errors import invalid
+from selfsort.graph.absorb import member_sums
 from selfsort.graph.communities import symmetric_affinities
 from selfsort.graph.copies import Distinct, count_once, exact_copies
 from selfsort.graph.knn import nearest_neighbours
@@ -49,7 +51,7 @@ GAP_OF_NOISE, MEAN_OF_NOISE = 0.1, 0.5
 
 _FEWEST = 12
 _FAINTEST = 1e-6
-_N_CLOUD, _N_CLOUDS = 2000, 3
+_N_CLOUD, _N_CLOUDS, _N_COLUMNS = 2000, 3, 256
 _N_SEEDS, _MANY = 3, 20_000
 _FINEST = 12.0
 _SAMPLE_SHARE, _N_SAMPLES = 0.8, 2
@@ -117,7 +119,7 @@ def choose_k(
     graphs, decision = _widen(distinct, rows, seed)
     last = graphs[-1]
     k = _within(decision, low, high)
-    is_structureless = decision.answer == 1 or not _has_structure(rows, decision.answer, seed, device)
+    is_structureless = decision.answer == 1 or not _has_structure(rows, _cut(last.tree, decision.answer), seed, device)
     if is_structureless and low <= 2:
         k = 1
     ks = np.arange(2, min(max(3 * decision.answer, 12), last.tree.n_start, last.leaks.largest_k + 1) + 1)
@@ -183,11 +185,13 @@ def _look(neighbours: Neighbours, rows: F32, width: int, seed: int, n_seeds: int
         resolution *= 4
 
 
-def _has_structure(rows: F32, k: int, seed: int, device: torch.device) -> bool:
-    """Compare the least leak of a sample with those of clouds of the same covariance."""
+def _has_structure(rows: F32, labels: I64, seed: int, device: torch.device) -> bool:
+    """Compare the leaks of a sample with those of clouds that are shaped as its clusters are."""
     draw = numpy_generator(seed, "cloud")
-    sample = rows[np.sort(draw.permutation(len(rows))[:_N_CLOUD])]
-    centred = sample - sample.mean(axis=0)
+    drawn = np.sort(draw.permutation(len(rows))[:_N_CLOUD])
+    sample, label, k = _fewer_columns(rows[drawn], draw), labels[drawn], int(labels.max()) + 1
+    means = member_sums(sample, label, k) / np.maximum(np.bincount(label, minlength=k), 1)[:, None]
+    centred = sample - means[label].astype(np.float32)
     tables = [sample]
     for _ in range(_N_CLOUDS):
         mixing = draw.standard_normal((len(sample), len(sample)), dtype=np.float32)
@@ -203,6 +207,15 @@ def _has_structure(rows: F32, k: int, seed: int, device: torch.device) -> bool:
     own, *clouds = (log[:n_numbers] for log in logs)
     is_apart = own.min() < np.log(GAP_OF_NOISE) + min(cloud.min() for cloud in clouds)
     return bool(is_apart and own.mean() < np.log(MEAN_OF_NOISE) + np.mean(clouds))
+
+
+def _fewer_columns(rows: F32, draw: np.random.Generator) -> F32:
+    """Project to a few hundred random directions, which keeps distances well enough to compare clouds."""
+    if rows.shape[1] <= _N_COLUMNS:
+        return rows
+    directions = draw.standard_normal((rows.shape[1], _N_COLUMNS), dtype=np.float32)
+    projected: F32 = rows @ directions / np.float32(np.sqrt(_N_COLUMNS))
+    return projected
 
 
 def _stability(distinct: Distinct, rows: F32, graphs: list[_Graph], ks: I64, seed: int) -> Criterion:

@@ -37,7 +37,7 @@ def eigengap(graph: csr_array, largest_k: int, *, seed: int = 0) -> Criterion:
     values = np.maximum(values, _SMALLEST)
     ks = np.arange(2, len(values))
     gaps = np.log(values[ks] / values[ks - 1])
-    return Criterion("eigengap", ks, gaps, int(ks[gaps.argmax()]))
+    return Criterion("eigengap", ks, gaps, int(ks[gaps.argmax()]) if gaps.max() > 0 else 1)
 
 
 def _smallest_eigenvalues(graph: csr_array, n_values: int, seed: int) -> F64:

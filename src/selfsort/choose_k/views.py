@@ -22,7 +22,7 @@ from selfsort.types import F32, I64
 
 _N_VOTERS = 10
 # Agreement within this much of the best is as good.
-_SLACK = 0.02
+_SLACK = 0.005
 
 
 def view_neighbours(features: F32, views: Sequence[F32], device: torch.device) -> list[Neighbours]:

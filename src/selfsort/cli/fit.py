@@ -15,6 +15,7 @@ from selfsort.cli.parse import (
     JsonOption,
     LabelsOption,
     MaxBadOption,
+    MaxMinutesOption,
     OutOption,
     RunArgument,
     channels_of,
@@ -79,7 +80,7 @@ def fit(
         bool, typer.Option("--cache/--no-cache", help="Keep an encoder's features for the next run.")
     ] = True,
     resume: Annotated[Path | None, typer.Option(help="Continue this unfinished run.", show_default=False)] = None,
-    max_minutes: Annotated[float | None, typer.Option(min=0, help="Stop after this long; resumable.")] = None,
+    max_minutes: MaxMinutesOption = None,
     json_: JsonOption = False,
 ) -> None:
     """Cluster images and write a run folder."""
@@ -162,7 +163,7 @@ def refine(
     ] = None,
     device: DeviceOption = "auto",
     out: Annotated[Path | None, typer.Option("--out", help="Run folder to write.", show_default=False)] = None,
-    max_minutes: Annotated[float | None, typer.Option(min=0, help="Stop after this long; resumable.")] = None,
+    max_minutes: MaxMinutesOption = None,
     json_: JsonOption = False,
 ) -> None:
     """Go on from a finished run: a second stage makes a new run of it. The first one stays as it is."""

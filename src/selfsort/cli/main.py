@@ -159,7 +159,7 @@ def _fail(message: str, exit_code: int, is_debug: bool) -> None:
 
 
 def _sentence(text: str) -> str:
-    return text if text.endswith((".", "?")) else f"{text}."
+    return text if text.endswith((".", "?", "?)")) else f"{text}."
 
 
 def _help_command(error: Exception) -> str:

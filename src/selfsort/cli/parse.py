@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from enum import StrEnum
 from pathlib import Path
@@ -29,10 +30,22 @@ class ExportTo(StrEnum):
     onnx = "onnx"
 
 
+def no_nan(value: float | None) -> float | None:
+    """Refuse nan, which some versions of click find in every range."""
+    if value is not None and math.isnan(value):
+        raise typer.BadParameter("nan is not a number.")
+    return value
+
+
 RunArgument = Annotated[Path, typer.Argument(help="A run folder.", show_default=False)]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
 DeviceOption = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:N or mps.")]
-MaxBadOption = Annotated[float, typer.Option(min=0, max=1, help="Unreadable files tolerated, as a share.")]
+MaxBadOption = Annotated[
+    float, typer.Option(min=0, max=1, callback=no_nan, help="Unreadable files tolerated, as a share.")
+]
+MaxMinutesOption = Annotated[
+    float | None, typer.Option(min=0, callback=no_nan, help="Stop after this long; resumable.")
+]
 LabelsOption = Annotated[
     str | None, typer.Option(help="True labels for scoring: csv with name,label, or npy or txt, one per image.")
 ]

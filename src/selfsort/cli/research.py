@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from selfsort.cli.console import print_json, print_table, say, say_aside
-from selfsort.cli.parse import JsonOption
+from selfsort.cli.parse import JsonOption, no_nan
 from selfsort.errors import SelfsortError
 
 
@@ -90,7 +90,8 @@ def bench(
     name: Annotated[str | None, typer.Argument(help="A table; without one, list them.", show_default=False)] = None,
     seeds: Annotated[str | None, typer.Option(help="How many (3), or which (0,1,2).", show_default=False)] = None,
     budget_minutes: Annotated[
-        float | None, typer.Option(min=0, help="Start nothing that would end after this long.", show_default=False)
+        float | None,
+        typer.Option(min=0, callback=no_nan, help="Start nothing that would end after this long.", show_default=False),
     ] = None,
     only: Annotated[str, typer.Option(help="Only cells whose name holds this text.", show_default=False)] = "",
     again: Annotated[bool, typer.Option("--again", help="Measure also what was measured before.")] = False,

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from selfsort.errors import invalid, missing_extra
+from selfsort.learning.batches import from_bytes
 from selfsort.nets.trace import as_onnx
 from selfsort.types import F32
 
@@ -33,7 +34,7 @@ class Engine:
     name: str
     """Its kind and version, and the accelerator if there is one: onnxruntime 1.31, torch 2.13, torch 2.13 cuda."""
     run: Callable[[Tensor], Tensor]
-    """Images (B, C, H, W) in [0, 1] to features (B, D)."""
+    """Images (B, C, H, W), bytes or floats in [0, 1], to features (B, D)."""
 
 
 def open_engine(network: nn.Module, example: Tensor, device: torch.device, recorded: str | None = None) -> Engine:
@@ -76,6 +77,7 @@ def _torch_engine(network: nn.Module, device: torch.device) -> Engine:
     is_cpu = device.type == "cpu"
 
     def run(x_BCHW: Tensor) -> Tensor:
+        x_BCHW = from_bytes(x_BCHW) if x_BCHW.dtype == torch.uint8 else x_BCHW
         x = x_BCHW.to(device, torch.float32, memory_format=torch.channels_last)
         with torch.no_grad():
             parts = [network(part) for part in torch.split(x, _TORCH_BATCH if is_cpu else max(1, len(x)))]
@@ -90,6 +92,8 @@ def _onnxruntime_engine(network: nn.Module, example: Tensor) -> Engine:
     CPU time an image, EfficientNet-Lite0 and Lite2, ways in turn on a busy machine of two cores, medians of nine: 14.1
     and 29.0 ms so; in batches of 8, whose maps do not stay in the cache, 16.2 and 33.6 on one thread; with two threads
     inside each call 15.5 and 30.8, and twice that if they spin, as they do by default.
+    Bytes become floats here, beside the network: as a batch that costs torch's threads, which wait for each other
+    actively, half a millisecond an image.
     """
     import onnxruntime
 
@@ -101,11 +105,15 @@ def _onnxruntime_engine(network: nn.Module, example: Tensor) -> Engine:
     (_, dim) = session.get_outputs()[0].shape
 
     def run(x_BCHW: Tensor) -> Tensor:
-        x: F32 = x_BCHW.detach().to("cpu", torch.float32).numpy()
+        is_bytes = x_BCHW.dtype == torch.uint8
+        x = x_BCHW.detach().to("cpu", torch.uint8 if is_bytes else torch.float32).numpy()
         features = np.empty((len(x), dim), np.float32)
 
         def run_one(i: int) -> None:
-            features[i] = session.run(None, {"images": np.ascontiguousarray(x[i : i + 1])})[0]
+            image: F32 = x[i : i + 1].astype(np.float32, order="C", copy=False)
+            if is_bytes:
+                image *= np.float32(1 / 255)
+            features[i] = session.run(None, {"images": image})[0]
 
         with ThreadPoolExecutor(torch.get_num_threads()) as pool:
             for _ in pool.map(run_one, range(len(x))):

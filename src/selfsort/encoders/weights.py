@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -56,6 +57,7 @@ class PublishedEncoder:
     published: Published
     runner: Engine
     weights: EfficientNetLite
+    takes_bytes: ClassVar[bool] = True
 
     @property
     def name(self) -> str:
@@ -83,7 +85,7 @@ class PublishedEncoder:
         return N_FEATURES
 
     def features(self, x_BCHW: Tensor) -> Tensor:
-        """Return features (B, D) of images in [0, 1]."""
+        """Return features (B, D) of images, bytes or floats in [0, 1]."""
         height, width, channels = self.shape
         if x_BCHW.shape[1:] != (channels, height, width):
             wanted = f"be (batch, {channels}, {height}, {width})"

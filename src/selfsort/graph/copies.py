@@ -9,7 +9,6 @@ differ.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -67,22 +66,23 @@ def find_copies(neighbours: Neighbours) -> I64:
         is_last = (near < GAP * distance[:, 1 : longest + 1]) & (near < NEAR * usual)
         n_copies = np.where(is_last.any(axis=1), longest - np.argmax(is_last[:, ::-1], axis=1), 0)
         is_copy = np.arange(n_kept) < n_copies[:, None]
-    named = _table(np.nonzero(is_copy), neighbours, n_items) + eye_array(n_items, format="csr")
+    named = _table(is_copy, neighbours) + eye_array(n_items, format="csr")
     mutual = coo_array(named.multiply(named.T))
     n_named = np.asarray(named.sum(axis=1)).ravel()
     shared = np.asarray(named[mutual.row].multiply(named[mutual.col]).sum(axis=1)).ravel()
     is_same = shared >= _SAME * (n_named[mutual.row] + n_named[mutual.col] - shared)
     agreed = csr_array((np.ones(is_same.sum()), (mutual.row[is_same], mutual.col[is_same])), shape=(n_items, n_items))
     # What is equal is equal from both sides, even where a list has no room for all of them.
-    equal = _table(np.nonzero(distance == 0), neighbours, n_items)
+    equal = _table(distance == 0, neighbours)
     _, group = connected_components(agreed + equal, directed=False)
     return in_order(group)
 
 
-def _table(places: tuple[npt.NDArray[np.signedinteger[Any]], ...], neighbours: Neighbours, n_items: int) -> csr_array:
-    """Return who names whom at these places of the lists."""
-    rows = places[0]
-    return csr_array((np.ones(len(rows)), (rows, neighbours.idx[places])), shape=(n_items, n_items))
+def _table(is_named: npt.NDArray[np.bool_], neighbours: Neighbours) -> csr_array:
+    """Return who names whom, at these places of the lists."""
+    rows, places = np.nonzero(is_named)
+    n_items = len(neighbours)
+    return csr_array((np.ones(len(rows)), (rows, neighbours.idx[rows, places])), shape=(n_items, n_items))
 
 
 def count_once(neighbours: Neighbours) -> Distinct:
