@@ -74,16 +74,20 @@ def markdown(table: Table, summaries: Sequence[Summary], measures: Sequence[Meas
         of_row = [found[row.name, name] for name in datasets]
         if any(summary.records for summary in of_row):
             cells = [" / ".join(cell(summary, measure) for measure in measures) for summary in of_row]
-            told = _encoding(of_row) if has_encoders else []
+            told = _encoding(row.encoder, summaries) if has_encoders else []
             lines.append("| " + " | ".join([label(row.method, row.settings), row.seen, *told, *cells]) + " |")
     return lines
 
 
-def _encoding(summaries: Sequence[Summary]) -> list[str]:
-    """Say what the encoder of a row gives and takes; pixels are as many as an image has, and there at once."""
-    dimensions = [found for summary in summaries if (found := summary.encoding("dimension")) is not None]
-    milliseconds = [found for summary in summaries if (found := summary.encoding("encode_ms")) is not None]
-    return [f"{min(dimensions):.0f}", f"{min(milliseconds):.1f}"] if dimensions else ["pixels", "-"]
+def _encoding(encoder: str, summaries: Sequence[Summary]) -> list[str]:
+    """Say what an encoder gives and takes, before whatever method; pixels are there at once."""
+    if encoder == NO_ENCODER:
+        return ["pixels", "-"]
+    records = [record for summary in summaries if summary.row.encoder == encoder for record in summary.records]
+    return [
+        str(min(record["dimension"] for record in records)),
+        f"{min(record['encode_ms'] for record in records):.1f}",
+    ]
 
 
 def cell(summary: Summary, measure: Measure) -> str:

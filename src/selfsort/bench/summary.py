@@ -52,10 +52,6 @@ class Summary:
         values = self.values(measure)
         return statistics.pstdev(values) if len(values) > 1 else None
 
-    def encoding(self, name: Literal["dimension", "encode_ms"]) -> float | None:
-        """Return how many features the encoder gives, or the milliseconds it takes of an image: the least measured."""
-        return min((float(record[name]) for record in self.records if name in record), default=None)
-
     def published(self, measure: Measure) -> float | None:
         """Return what was printed; the first source is a method's main table."""
         found = published(self.row.method, self.dataset, self.features) if self.row.is_published else ()
@@ -71,8 +67,7 @@ class Summary:
             "settings": dict(self.row.settings),
             "seeds": [record["seed"] for record in self.records],
             **({} if self.refused is None else {"refused": self.refused}),
-            "dimension": self.encoding("dimension"),
-            "encode_ms": self.encoding("encode_ms"),
+            **{name: self.records[0].get(name) for name in ("dimension", "encode_ms") if self.records},
             **{
                 measure: {
                     "mean": self.mean(measure),
