@@ -36,6 +36,8 @@ autodoc_mock_imports = [
     "matplotlib",
     "umap",
     "faiss",
+    "graspologic_native",
+    "threadpoolctl",
 ]
 autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"

@@ -294,7 +294,7 @@ class Improvable:
     """How several starts and regrouping reach into a method whose network labels the images while it trains."""
 
     open: Callable[..., Any]
-    """(images, config, *, device, seed, state) -> `learning.trainee.Trainee`: the training as it was saved."""
+    """`(images, config, *, device, seed, state)` gives a `learning.trainee.Trainee`: the training as it was saved."""
     unit: str
     """What the training is counted in, in the plural: pools, large batches, epochs."""
     done: Callable[[Any, int], int]
