@@ -5,7 +5,7 @@ import pytest
 from scipy.sparse import csr_array
 from tests.choose_k.planted import blobs
 
-from selfsort.choose_k.separation import Leaks, accumulate, increments, leaks, separation_tree, shares
+from selfsort.choose_k.separation import Leaks, leaks, separation, separation_tree, shares
 from selfsort.graph.communities import symmetric_affinities
 from selfsort.graph.knn import nearest_neighbours
 from selfsort.metrics import accuracy
@@ -81,7 +81,7 @@ def test_the_knee_is_the_answer(n_clusters: int) -> None:
     share = shares(found)
     assert share[n_clusters] == pytest.approx(0.1)
     assert share[n_clusters + 1] == pytest.approx(1)
-    said = accumulate(increments(found))
+    said = separation(found)
     assert said.answer == n_clusters
     assert said.values[said.ks == n_clusters] == said.values.max()
 
@@ -90,8 +90,8 @@ def test_a_straight_line_is_one_cluster() -> None:
     ks = np.arange(81)
     at = 0.3 * np.maximum(ks, 1.0) ** 0.2
     at[:2] = np.nan
-    assert accumulate(increments(Leaks(1200, 5, at))).answer == 1
+    assert separation(Leaks(1200, 5, at)).answer == 1
 
 
 def test_nothing_to_look_at_is_one_cluster() -> None:
-    assert accumulate(increments(Leaks(12, 5, np.array([np.nan, np.nan, 0.1])))).answer == 1
+    assert separation(Leaks(12, 5, np.array([np.nan, np.nan, 0.1]))).answer == 1

@@ -1,15 +1,16 @@
-"""How many clusters? One rule on the separation of clusters in the neighbour graph, and what other criteria say.
+"""How many clusters? One rule on the neighbour graph, and what other criteria say.
 
-Copies count once. The graph is narrow at first: 5 neighbours. While clusters hold many times more images than a
-list has neighbours, the next width is taken as well: wide lists see past accidents of single images, but not
-clusters smaller than themselves. The answer is that of the last width (`separation`).
+Copies count once. The graph is as wide as its clusters allow: lists of an eighth of their size, 5 to 40 neighbours.
+Wide lists see past accidents of single images, but not clusters smaller than themselves. In that graph two criteria
+are added: the separation of the merged clusters, which is sure where there are gaps, and the number of communities by
+modularity, which is good where there are none. The number with the largest sum is the answer.
 
 Data without structure are told by the largest gap alone: the two clusters that are farthest apart must be much
 farther apart than those of one cloud that is shaped as the clusters are (a normal distribution with their pooled
 covariance), searched in the same way.
 
-The settings of the rule were found with the labels of some data sets in view and checked on others; docs/choose-k.md
-says which. No label is used here.
+The settings of the rule were found with labels in view; docs/choose-k.md says which, and what the rule says of others.
+No label is used here.
 """
 
 from __future__ import annotations
@@ -23,8 +24,9 @@ from scipy.sparse import csr_array
 
 from selfsort.choose_k.evidence import Criterion
 from selfsort.choose_k.merge_gaps import merge_gaps
+from selfsort.choose_k.modularity import modularity, n_communities
 from selfsort.choose_k.references import density, silhouette
-from selfsort.choose_k.separation import Leaks, accumulate, increments, leaks, separation_tree
+from selfsort.choose_k.separation import Leaks, leaks, separation, separation_tree
 from selfsort.choose_k.spectrum import eigengap
 from selfsort.choose_k.stability import keep_rows, stability
 from selfsort.choose_k.views import view_agreement, view_neighbours
@@ -38,13 +40,13 @@ from selfsort.graph.tree import MergeTree
 from selfsort.learning.seeds import derive_seed, numpy_generator
 from selfsort.types import F32, I64
 
-WIDTHS = (5, 7, 10, 14, 20)
+WIDTHS = (5, 7, 10, 14, 20, 28, 40)
 """Neighbours of an image in the graphs, narrow to wide."""
-ROOM = 5
+ROOM = 8
 """A width is taken if clusters hold at least this many times as many images."""
-LIST_LENGTH = 40
+LIST_LENGTH = 60
 """Neighbours that are searched: the widest graph, and room for copies and for samples."""
-NEARLY = 0.03
+NEARLY = 0.05
 """Evidence this much below the best is nearly as good."""
 GAP_OF_NOISE, MEAN_OF_NOISE = 0.1, 0.5
 """Structure is there if the least leak is below this share of that of a cloud without any, and the mean below that."""
@@ -52,7 +54,11 @@ GAP_OF_NOISE, MEAN_OF_NOISE = 0.1, 0.5
 _FEWEST = 12
 _FAINTEST = 1e-6
 _N_CLOUD, _N_CLOUDS, _N_COLUMNS = 2000, 3, 256
-_N_SEEDS, _MANY = 3, 20_000
+# Trees and communities of several seeds are averaged: five of a small data set, one of a large one.
+_MOST_SEEDS, _ROWS_OF_SEEDS = 5, 50_000
+# Of more images than this, only what decides is computed: the others cost as much again, and change nothing.
+_MANY = 20_000
+_FIRST_WIDTH = 10
 _FINEST = 12.0
 _SAMPLE_SHARE, _N_SAMPLES = 0.8, 2
 
@@ -81,6 +87,10 @@ class _Graph:
     weights: csr_array
     tree: MergeTree
     leaks: Leaks
+
+    @property
+    def width(self) -> int:
+        return self.leaks.n_neighbours
 
 
 def choose_k(
@@ -116,25 +126,24 @@ def choose_k(
     if len(first) < _FEWEST:
         return _too_few(group, low)
     rows = features[first]
-    graphs, decision = _widen(distinct, rows, seed)
-    last = graphs[-1]
+    width, number = _settle_width(distinct, seed)
+    graph = _look(distinct.neighbours, rows, width, seed, n_expected=number)
+    apart = separation(graph.leaks)
+    communities = modularity(number, apart.ks)
+    decision = _together(apart, communities)
     k = _within(decision, low, high)
-    is_structureless = decision.answer == 1 or not _has_structure(rows, _cut(last.tree, decision.answer), seed, device)
+    is_structureless = not _has_structure(rows, _cut(graph.tree, decision.answer), seed, device)
     if is_structureless and low <= 2:
         k = 1
-    ks = np.arange(2, min(max(3 * decision.answer, 12), last.tree.n_start, last.leaks.largest_k + 1) + 1)
-    further = [
-        _stability(distinct, rows, graphs, ks, seed),
-        merge_gaps(last.weights, last.tree.start, rows, int(ks.max(initial=2))),
-        eigengap(last.weights, int(ks.max(initial=2)), seed=derive_seed(seed, "eigengap") % 2**32),
-        silhouette(last.tree, rows, ks, seed=derive_seed(seed, "silhouette")),
-        density(last.tree, distinct.neighbours, ks),
-    ]
-    if views:
-        near_views = view_neighbours(rows, [view[first] for view in views], device)
-        further.insert(1, view_agreement(last.tree, near_views, ks))
+    further = [apart, communities]
+    if len(rows) <= _MANY:
+        ks = np.arange(2, min(max(3 * decision.answer, 12), graph.tree.n_start, graph.leaks.largest_k + 1) + 1)
+        further += _others(distinct, rows, graph, ks, seed)
+        if views:
+            near_views = view_neighbours(rows, [view[first] for view in views], device)
+            further.append(view_agreement(graph.tree, near_views, ks))
     near = _nearly_as_good(decision, k, low, high)
-    labels: I64 = _cut(last.tree, k)[group]
+    labels: I64 = _cut(graph.tree, k)[group]
     return Choice(k, near, (decision, *further), is_structureless, _sentence(k, near, is_structureless), labels)
 
 
@@ -149,40 +158,58 @@ def _check(features: F32, low: int, high: int | None) -> None:
         raise invalid("the fewest clusters", f"be at most the number of images ({len(features)})", low, "Lower it.")
 
 
-def _widen(distinct: Distinct, rows: F32, seed: int) -> tuple[list[_Graph], Criterion]:
-    """Take width after width while clusters have room for it; return the graphs and the decision on the last."""
-    graphs: list[_Graph] = []
-    decision: Criterion | None = None
-    for width in WIDTHS:
-        if decision is not None and len(rows) < ROOM * width * max(decision.answer, 2):
-            break
-        graphs.append(_look(distinct.neighbours, rows, width, seed))
-        decision = accumulate(increments(graphs[-1].leaks))
-    assert decision is not None
-    return graphs, decision
+def _seeds(n_rows: int, seed: int) -> list[int]:
+    n_seeds = int(np.clip(_ROWS_OF_SEEDS // n_rows, 1, _MOST_SEEDS))
+    return [derive_seed(seed, f"communities {i}") for i in range(n_seeds)]
 
 
-def _look(neighbours: Neighbours, rows: F32, width: int, seed: int, n_seeds: int | None = None) -> _Graph:
+def _settle_width(distinct: Distinct, seed: int) -> tuple[int, float]:
+    """Let the width follow from the size of clusters, and the clusters from the width, until both agree."""
+    width, seen = _FIRST_WIDTH, set[int]()
+    while True:
+        seen.add(width)
+        number = n_communities(symmetric_affinities(distinct.neighbours, width), _seeds(len(distinct), seed))
+        fitting = max((w for w in WIDTHS if w * ROOM * number <= len(distinct)), default=WIDTHS[0])
+        if fitting in seen:
+            return width, number
+        width = fitting
+
+
+def _together(apart: Criterion, communities: Criterion) -> Criterion:
+    """Add what the two say; where images are too few for the first, the second decides."""
+    if len(apart.ks) == 0:
+        return Criterion("together", apart.ks, apart.values, communities.answer)
+    values = apart.values + communities.values
+    return Criterion("together", apart.ks, values, int(apart.ks[values.argmax()]))
+
+
+def _look(
+    neighbours: Neighbours, rows: F32, width: int, seed: int, n_seeds: int | None = None, n_expected: float = 2
+) -> _Graph:
     """Build the graph of one width and merge its communities, from finer ones if the answer may need them."""
     weights = symmetric_affinities(neighbours, width)
-    seeds = range(n_seeds or (_N_SEEDS if len(rows) <= _MANY else 1))
+    seeds = _seeds(len(rows), seed)[:n_seeds]
+    smallest = max(WIDTHS[0], width // 2)
     resolution = _FINEST
     while True:
-        trees = [
-            separation_tree(
-                weights,
-                rows,
-                smallest=max(WIDTHS[0], width // 2),
-                resolution=resolution,
-                seed=derive_seed(seed, f"communities {i}"),
-            )
-            for i in seeds
-        ]
+        trees = [separation_tree(weights, rows, smallest=smallest, resolution=resolution, seed=one) for one in seeds]
         found = leaks(trees, width)
-        is_fine = accumulate(increments(found)).answer * 3 <= trees[0].n_start
+        is_fine = max(separation(found).answer, n_expected) * 3 <= trees[0].n_start
         if is_fine or len(found.at) - 1 > found.largest_k or resolution > 1000:
             return _Graph(weights, trees[0], found)
         resolution *= 4
+
+
+def _others(distinct: Distinct, rows: F32, graph: _Graph, ks: I64, seed: int) -> list[Criterion]:
+    """Ask the criteria that have no vote."""
+    largest = int(ks.max(initial=2))
+    return [
+        _stability(distinct, rows, graph, ks, seed),
+        merge_gaps(graph.weights, graph.tree.start, rows, largest),
+        eigengap(graph.weights, largest, seed=derive_seed(seed, "eigengap") % 2**32),
+        silhouette(graph.tree, rows, ks, seed=derive_seed(seed, "silhouette")),
+        density(graph.tree, distinct.neighbours, ks),
+    ]
 
 
 def _has_structure(rows: F32, labels: I64, seed: int, device: torch.device) -> bool:
@@ -218,16 +245,15 @@ def _fewer_columns(rows: F32, draw: np.random.Generator) -> F32:
     return projected
 
 
-def _stability(distinct: Distinct, rows: F32, graphs: list[_Graph], ks: I64, seed: int) -> Criterion:
-    """Compare with trees of samples of the images, at the last width."""
-    width = graphs[-1].leaks.n_neighbours
+def _stability(distinct: Distinct, rows: F32, graph: _Graph, ks: I64, seed: int) -> Criterion:
+    """Compare with trees of samples of the images."""
     others = []
     for i in range(_N_SAMPLES):
         draw = numpy_generator(seed, f"sample {i}")
         kept = np.sort(draw.permutation(len(rows))[: max(int(_SAMPLE_SHARE * len(rows)), 2)])
-        part = _look(keep_rows(distinct.neighbours, kept), rows[kept], width, seed + 1 + i, n_seeds=1)
+        part = _look(keep_rows(distinct.neighbours, kept), rows[kept], graph.width, seed + 1 + i, n_seeds=1)
         others.append((kept, part.tree))
-    return stability(graphs[-1].tree, others, ks)
+    return stability(graph.tree, others, ks)
 
 
 def _within(decision: Criterion, low: int, high: int | None) -> int:

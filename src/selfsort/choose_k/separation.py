@@ -7,8 +7,8 @@ separate pieces, about 1 for the halves of a random graph. It is near twice the 
 The leak at k, of the merge that leads from k clusters to k - 1, falls slowly with k while halves of clusters are put
 together, and fast once clusters are. So it is compared with what the larger numbers lead to expect: a line through
 their logarithms. As long as a number lies well below its line, the evidence for so many clusters grows; it shrinks
-where the line holds. A small leak as such speaks for a number too, a large one against it. The answer is where the
-sum is largest. No unit of the data enters.
+where the line holds. A small leak as such speaks for a number too, a large one against it, and so does a jump to the
+next number. The answer is where the sum is largest. No unit of the data enters.
 """
 
 from __future__ import annotations
@@ -24,14 +24,17 @@ from selfsort.graph.communities import find_communities, in_order
 from selfsort.graph.tree import BY_AFFINITY, BY_ISOLATION, MergeTree
 from selfsort.types import F32, F64, I64
 
-EXPECTED_SHARE = 0.85
+EXPECTED_SHARE = 0.7
 """A leak below this share of the expected one speaks for the number, one above it against it."""
 SMALL_LEAK = 0.005
 """So does a leak below this much for each neighbour in a list: longer lists reach into other clusters more often ..."""
-SMALL_WEIGHT = 0.5
+SMALL_WEIGHT = 0.1
 """... with this weight."""
+JUMP_WEIGHT = 0.15
+"""What it counts for that the next number lies nearer to its line by a factor of e."""
 _MOST = 0.7
 """What a comparison can add to the evidence, or take from it: pieces that do not touch would outweigh the rest."""
+_LONGEST_JUMP = 3.0
 _REACH = 2.5
 """The line for k is drawn through the numbers up to this many times k, and not from fewer than the next."""
 _LEAST_REACH = 1.4
@@ -39,7 +42,8 @@ _STEEPEST = 0.7
 """Leaks of halves grow at most like this power of the number, in data of any dimension above one."""
 _PIECE = 3
 """Pieces of fewer images than this many times the neighbours say more about the graph than about the data."""
-_FAINTEST = 1e-9
+_FAINTEST = 0.1
+"""Leaks below this share of a small one are none: their ratios are accidents of single images."""
 _MOST_COMMUNITIES = 2000
 
 
@@ -50,7 +54,7 @@ class Leaks:
     n_items: int
     n_neighbours: int
     at: F64
-    """at[k] belongs to the merge of k clusters into k - 1; at[0] and at[1] are not numbers."""
+    """at[k] is the largest leak on the way from k clusters to one; at[0] and at[1] are not numbers."""
 
     @property
     def largest_k(self) -> int:
@@ -76,17 +80,21 @@ def separation_tree(
 
 
 def leaks(trees: list[MergeTree], n_neighbours: int) -> Leaks:
-    """Return the leak at every number, the geometric mean over trees of the same graph."""
+    """Return the leak at every number, the geometric mean over trees of the same graph.
+
+    A merge may make a cluster that leaks more than any did before; what counts at k is the largest leak still to come.
+    """
     n_numbers = min(tree.n_start for tree in trees) + 1
-    logs = [np.log(np.maximum(tree.affinity[::-1][: n_numbers - 2], _FAINTEST)) for tree in trees]
-    at = np.concatenate([[np.nan, np.nan], np.exp(np.mean(logs, axis=0))])
-    return Leaks(len(trees[0].start), n_neighbours, at)
+    none = _FAINTEST * SMALL_LEAK * n_neighbours
+    logs = [np.log(np.maximum(tree.affinity[::-1][: n_numbers - 2], none)) for tree in trees]
+    largest = np.maximum.accumulate(np.exp(np.mean(logs, axis=0)))
+    return Leaks(len(trees[0].start), n_neighbours, np.concatenate([[np.nan, np.nan], largest]))
 
 
 def shares(found: Leaks) -> F64:
     """Return the leak at k as a share of what the larger numbers lead to expect; not a number where they are few."""
     ks = np.arange(found.largest_k + 1)
-    log_k, log_leak = np.log(np.maximum(ks, 1)), np.log(np.maximum(found.at[: len(ks)], _FAINTEST))
+    log_k, log_leak = np.log(np.maximum(ks, 1)), np.log(found.at[: len(ks)])
     share = np.full(len(ks), np.nan)
     for k in ks[2:]:
         beyond = ks[k + 1 : int(np.ceil(_REACH * k)) + 1]
@@ -97,23 +105,19 @@ def shares(found: Leaks) -> F64:
     return share
 
 
-def increments(found: Leaks) -> F64:
-    """Return what each number adds to the evidence for itself and all above it."""
-    share = shares(found)
-    below_line = np.clip(np.log(EXPECTED_SHARE) - np.log(share), -_MOST, _MOST)
-    leak = np.maximum(found.at[: len(share)], _FAINTEST)
-    is_small = np.clip(np.log(SMALL_LEAK * found.n_neighbours) - np.log(leak), -2 * _MOST, 2 * _MOST)
-    gain: F64 = below_line + SMALL_WEIGHT * is_small
-    return gain
-
-
-def accumulate(gain: F64) -> Criterion:
+def separation(found: Leaks) -> Criterion:
     """Add the evidence up from 2 on.
 
     A number counts as much as its logarithm is away from the next: going from 2 to 4 is as far as from 20 to 40.
     """
+    log_share = np.log(shares(found))
+    below_line = np.clip(np.log(EXPECTED_SHARE) - log_share, -_MOST, _MOST)
+    log_leak = np.log(found.at[: len(log_share)])
+    is_small = np.clip(np.log(SMALL_LEAK * found.n_neighbours) - log_leak, -2 * _MOST, 2 * _MOST)
+    gain = below_line + SMALL_WEIGHT * is_small
+    jump = np.clip(np.append(np.diff(log_share), np.nan), 0, _LONGEST_JUMP)
     ks = np.flatnonzero(~np.isnan(gain))
-    values = np.cumsum(gain[ks] / ks)
+    values = np.cumsum(gain[ks] / ks) + JUMP_WEIGHT * np.nan_to_num(jump[ks])
     answer = int(ks[values.argmax()]) if len(ks) and values.max() > 0 else 1
     return Criterion("separation", ks.astype(np.int64), values, answer)
 
