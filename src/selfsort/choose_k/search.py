@@ -54,8 +54,8 @@ GAP_OF_NOISE, MEAN_OF_NOISE = 0.1, 0.5
 _FEWEST = 12
 _FAINTEST = 1e-6
 _N_CLOUD, _N_CLOUDS, _N_COLUMNS = 2000, 3, 256
-# Trees and communities of several seeds are averaged: five of a small data set, one of a large one.
-_MOST_SEEDS, _ROWS_OF_SEEDS = 5, 50_000
+# Trees and communities of several seeds are averaged: eight of a small data set, one of a large one.
+_MOST_SEEDS, _ROWS_OF_SEEDS = 8, 50_000
 # Of more images than this, only what decides is computed: the others cost as much again, and change nothing.
 _MANY = 20_000
 _FIRST_WIDTH = 10

@@ -28,7 +28,7 @@ EXPECTED_SHARE = 0.7
 """A leak below this share of the expected one speaks for the number, one above it against it."""
 SMALL_LEAK = 0.005
 """So does a leak below this much for each neighbour in a list: longer lists reach into other clusters more often ..."""
-SMALL_WEIGHT = 0.1
+SMALL_WEIGHT = 0.2
 """... with this weight."""
 JUMP_WEIGHT = 0.15
 """What it counts for that the next number lies nearer to its line by a factor of e."""
@@ -80,14 +80,16 @@ def separation_tree(
 
 
 def leaks(trees: list[MergeTree], n_neighbours: int) -> Leaks:
-    """Return the leak at every number, the geometric mean over trees of the same graph.
+    """Return the leak at every number, the geometric mean over the better half of trees of the same graph.
 
-    A merge may make a cluster that leaks more than any did before; what counts at k is the largest leak still to come.
+    A tree that begins badly leaks more than it must. And a merge may make a cluster that leaks more than any did
+    before: what counts at k is the largest leak still to come.
     """
     n_numbers = min(tree.n_start for tree in trees) + 1
     none = _FAINTEST * SMALL_LEAK * n_neighbours
     logs = [np.log(np.maximum(tree.affinity[::-1][: n_numbers - 2], none)) for tree in trees]
-    largest = np.maximum.accumulate(np.exp(np.mean(logs, axis=0)))
+    better = np.sort(logs, axis=0)[: (len(trees) + 1) // 2]
+    largest = np.maximum.accumulate(np.exp(better.mean(axis=0)))
     return Leaks(len(trees[0].start), n_neighbours, np.concatenate([[np.nan, np.nan], largest]))
 
 
