@@ -32,7 +32,7 @@ FLOORS: list[set[str]] = [
     {"data", "nets", "graph", "metrics"},
     {"learning", "encoders"},
     {"classic", "choose_k"},
-    {"methods", "improve"},
+    {"methods", "improve", "trust"},
     {"runs"},
     {"report", "explore", "bench", "estimator"},
     {"cli"},

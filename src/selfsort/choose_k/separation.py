@@ -93,6 +93,12 @@ def leaks(trees: list[MergeTree], n_neighbours: int) -> Leaks:
     return Leaks(len(trees[0].start), n_neighbours, np.concatenate([[np.nan, np.nan], largest]))
 
 
+def leaks_between(graph: csr_array, labels: I64, n_clusters: int) -> F64:
+    """Return the leak of each two clusters into each other (K, K); zero on the diagonal."""
+    leak: F64 = np.maximum(_leak_rows(_ties(graph, labels, n_clusters), np.arange(n_clusters)), 0)
+    return leak
+
+
 def shares(found: Leaks) -> F64:
     """Return the leak at k as a share of what the larger numbers lead to expect; not a number where they are few."""
     ks = np.arange(found.largest_k + 1)
@@ -132,10 +138,11 @@ def _line(x: F64, y: F64, weights: F64) -> float:
     return float(mean_y - np.clip(slope, 0, _STEEPEST) * mean_x)
 
 
-def _ties(graph: csr_array, labels: I64) -> F64:
+def _ties(graph: csr_array, labels: I64, n_clusters: int | None = None) -> F64:
     """Return the (C, C) weights between communities; the diagonal counts the weight inside twice."""
     n_items = len(labels)
-    member = csr_array((np.ones(n_items), (np.arange(n_items), labels)), shape=(n_items, int(labels.max()) + 1))
+    shape = (n_items, n_clusters or int(labels.max()) + 1)
+    member = csr_array((np.ones(n_items), (np.arange(n_items), labels)), shape=shape)
     ties: F64 = (member.T @ graph @ member).toarray()
     return ties
 

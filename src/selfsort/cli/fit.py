@@ -273,6 +273,8 @@ def _tell_outcome(launched: Launched, outcome: Outcome) -> None:
     say(f"{found} clusters found in {outcome.seconds:.1f} s{memory}")
     for warning in outcome.warnings:
         say(f"warning: {warning}")
+    if outcome.verdict is not None:
+        say(outcome.verdict.sentence)
     if outcome.metrics is not None:
         say(scores_line(outcome.metrics))
     if outcome.metrics_sf is not None:

@@ -37,6 +37,17 @@ _OLD_NAMES = {
 """Numbers of events.jsonl that runs of earlier versions have under another name."""
 
 
+@dataclass(frozen=True)
+class ReadVerdict:
+    """What a run says about how far to trust it."""
+
+    level: str
+    sentence: str
+    expected: float
+    two_kinds: dict[int, tuple[int, ...]]
+    """Clusters that are likely two kinds, and some images of the smaller one."""
+
+
 @dataclass(frozen=True, eq=False)
 class RunData:
     """What a report knows about one run."""
@@ -112,6 +123,28 @@ class RunData:
         """Plain sentences recorded while the run went on."""
         found: list[str] = self.end.get("warnings", [])
         return found
+
+    @cached_property
+    def verdict(self) -> ReadVerdict | None:
+        """How far to trust the run, if it says so and nobody has changed its clusters since."""
+        said = self.end.get("verdict")
+        if not isinstance(said, dict) or self.labels.n_edits:
+            return None
+        expected, kinds = number(said.get("expected")), said.get("two_kinds")
+        if expected is None or not isinstance(kinds, dict):
+            return None
+        found = {
+            int(cluster): tuple(row for row in rows if isinstance(row, int) and 0 <= row < self.n_images)
+            for cluster, rows in kinds.items()
+            if str(cluster).isdecimal() and isinstance(rows, list)
+        }
+        level = said.get("level")
+        return ReadVerdict(
+            level if level in ("steady", "mixed", "doubtful") else "unknown",
+            str(said.get("sentence", "")),
+            min(max(expected, 0.0), 1.0),
+            found,
+        )
 
     @cached_property
     def extras(self) -> Arrays:

@@ -326,14 +326,21 @@ class RunFolder:
 
     # --- the result ------------------------------------------------------------------------------------
 
-    def save_result(self, clustering: Clustering, names: Sequence[str]) -> None:
-        """Write the result; labels.csv comes last and makes the run finished."""
+    def save_result(self, clustering: Clustering, names: Sequence[str], confidence: F32 | None = None) -> None:
+        """Write the result; labels.csv comes last and makes the run finished.
+
+        Args:
+            clustering: what the method found.
+            names: of the images.
+            confidence: how likely each image is among its own kind; without it, how sure the method is of itself.
+        """
         self.write_array("features.npy", clustering.features)
         self.write_array("soft.npy", clustering.soft)
         self.write_state("model.safetensors", clustering.model)
         if clustering.extras:
             self.write_state("extras.safetensors", State(clustering.extras))
-        confidence = clustering.soft[np.arange(len(clustering.labels)), clustering.labels]
+        if confidence is None:
+            confidence = clustering.soft[np.arange(len(clustering.labels)), clustering.labels]
         _sync(self.path / "events.jsonl")
         self.write_labels("labels.csv", names, clustering.labels, confidence)
         self._sweep()

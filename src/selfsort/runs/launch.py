@@ -461,6 +461,8 @@ def summary(launched: Launched, outcome: Outcome) -> Json:
         "peak_memory_mb": outcome.peak_memory_mb,
         "warnings": list(outcome.warnings),
     }
+    if outcome.verdict is not None:
+        result["verdict"] = outcome.verdict.to_json()
     if outcome.metrics is not None:
         result["metrics"] = outcome.metrics
     if outcome.metrics_sf is not None:

@@ -19,6 +19,7 @@ import numpy as np
 import torch
 
 from selfsort import __version__, distributed
+from selfsort.classic.method import rows_of
 from selfsort.config import Config
 from selfsort.data import ImageSpec
 from selfsort.errors import CannotWrite, Interrupted, InvalidInput, TrainingFailed, invalid
@@ -29,6 +30,7 @@ from selfsort.methods.registry import METHODS
 from selfsort.metrics.external import match_clusters, scores
 from selfsort.metrics.internal import collapse_warnings, size_report
 from selfsort.runs.folder import RunFolder, Thumbnails
+from selfsort.trust.verdict import Verdict, judge
 from selfsort.types import I64, U8, Clustering, Encoded, Images, Json, Method, Snapshot, State
 
 resource: ModuleType | None
@@ -50,6 +52,8 @@ class Outcome:
     metrics: dict[str, float] | None = None
     metrics_sf: dict[str, float] | None = None
     """Scores of JULE's straight-forward labels, kept beside those of its re-run clustering."""
+    verdict: Verdict | None = None
+    """How far to trust it; of several processes only the first one asks."""
 
 
 @dataclass(eq=False)
@@ -225,10 +229,18 @@ class FitRun:
             peak_memory_mb=peak_memory_mb(),
             metrics=None if self.truth is None else scores(result.labels, self.truth),
             metrics_sf=None if self.truth is None or labels_sf is None else scores(labels_sf, self.truth),
+            verdict=self._verdict(result) if distributed.is_main() else None,
         )
         if self.folder is not None and distributed.is_main():
             write_outcome(self.folder, outcome, self.images, self.names, self.truth)
         return outcome
+
+    def _verdict(self, result: Clustering) -> Verdict:
+        """Judge the clusters by what the method started from."""
+        rows = rows_of(self.images if self.encoded is None else self.encoded)
+        sure = result.soft[np.arange(len(result.labels)), result.labels]
+        n_clusters = result.soft.shape[1]
+        return judge(rows, result.labels, sure, n_clusters, seed=self.seed, device=self.device)
 
 
 def write_outcome(
@@ -239,7 +251,9 @@ def write_outcome(
     if outcome.metrics is not None:
         both = {"metrics_sf": outcome.metrics_sf} if outcome.metrics_sf is not None else {}
         folder.write_json("metrics.json", {**outcome.metrics, **both})
-    folder.save_thumbnails(pick_thumbnails(images, result, truth))
+    verdict = outcome.verdict
+    halves = [] if verdict is None else list((verdict.two_kinds or {}).values())
+    folder.save_thumbnails(pick_thumbnails(images, result, truth, also=halves))
     folder.append_event(
         {
             "kind": "end",
@@ -247,22 +261,30 @@ def write_outcome(
             "peak_memory_mb": outcome.peak_memory_mb,
             "clusters_found": len(np.unique(result.labels)),
             "warnings": list(outcome.warnings),
+            **({} if verdict is None else {"verdict": verdict.to_json()}),
         }
     )
-    folder.save_result(result, names if names is not None else [str(i) for i in range(len(images))])
+    confidence = None if verdict is None else verdict.confidence
+    folder.save_result(result, names if names is not None else [str(i) for i in range(len(images))], confidence)
 
 
 def pick_thumbnails(
-    images: Images, result: Clustering, truth: I64 | None = None, *, per_kind: int = 12, spread: int = 1500
+    images: Images,
+    result: Clustering,
+    truth: I64 | None = None,
+    *,
+    also: Sequence[I64] = (),
+    per_kind: int = 12,
+    spread: int = 1500,
 ) -> Thumbnails:
     """Choose what the report will want to show, and shrink it.
 
     That is: the most typical and the least sure images of each cluster, images evenly spaced over the whole set for
-    the map, and with labels the surest mistakes.
+    the map, with labels the surest mistakes, and what is asked for also.
     """
     labels, n = result.labels, len(images)
     confidence = result.soft[np.arange(n), labels]
-    chosen = [np.unique(np.linspace(0, n - 1, min(n, spread)).astype(np.int64))]
+    chosen = [np.unique(np.linspace(0, n - 1, min(n, spread)).astype(np.int64)), *also]
     for cluster in np.unique(labels):
         members = np.flatnonzero(labels == cluster)
         # Votes are often unanimous; among equally sure images those near the centre are the typical ones.

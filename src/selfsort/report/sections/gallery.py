@@ -31,7 +31,8 @@ def gallery(run: RunData, pictures: Pictures, *, budget: int, anchor: str = "") 
         if run.sizes[cluster]
     ]
     note = (
-        "The largest cluster comes first. Typical images are those the method is surest of, borderline ones the least."
+        "The largest cluster comes first. Typical images are the likeliest to be among their own kind, borderline ones "
+        "the least likely."
     )
     if not len(pictures.rows()):
         note = "The largest cluster comes first. This run kept no pictures, so only numbers can be shown."
@@ -80,6 +81,10 @@ def _card(run: RunData, pictures: Pictures, cluster: int, confidence: float, str
     size = int(run.sizes[cluster])
     title = element("h3", {}, element("i", {"class": f"dot {colour(cluster)}"}), run.labels.name(cluster))
     facts = f"{plural(size, 'image')} \u00b7 {percent(size / run.n_images)} \u00b7 confidence {confidence:.2f}"
+    shown = [("Typical", strips.typical), ("Borderline", strips.borderline), ("Others", strips.others)]
+    if other := _other_kind(run, pictures, cluster):
+        facts += " \u00b7 likely two kinds"
+        shown.insert(1, ("Perhaps another kind", other))
     rows = [
         element(
             "div",
@@ -87,7 +92,7 @@ def _card(run: RunData, pictures: Pictures, cluster: int, confidence: float, str
             element("h4", {}, name),
             element("div", {"class": "thumbs"}, [pictures.image(row) for row in chosen]),
         )
-        for name, chosen in (("Typical", strips.typical), ("Borderline", strips.borderline), ("Others", strips.others))
+        for name, chosen in shown
         if chosen
     ]
     return element(
@@ -97,6 +102,14 @@ def _card(run: RunData, pictures: Pictures, cluster: int, confidence: float, str
         element("p", {"class": "note"}, facts),
         rows,
     )
+
+
+def _other_kind(run: RunData, pictures: Pictures, cluster: int) -> list[int]:
+    """Return pictures of the smaller half of a cluster that is likely two kinds."""
+    if run.verdict is None or cluster not in run.verdict.two_kinds:
+        return []
+    kept = set(pictures.rows().tolist())
+    return [row for row in run.verdict.two_kinds[cluster] if row in kept]
 
 
 def _mostly(run: RunData, cluster: int) -> Html | None:

@@ -19,7 +19,13 @@ MAX_SKIPPED = 200
 def summary(run: RunData) -> Html:
     """Write the head of one run."""
     return join(
-        [_tiles(run), element("p", {"class": "words"}, " ".join(sentences(run))), _warnings(run), _skipped(run)]
+        [
+            _tiles(run),
+            _verdict(run),
+            element("p", {"class": "words"}, " ".join(sentences(run))),
+            _warnings(run),
+            _skipped(run),
+        ]
     )
 
 
@@ -84,8 +90,9 @@ def _tiles(run: RunData) -> Html:
     facts = [
         ("images", f"{run.n_images:,}"),
         ("clusters", f"{used:,}" if used == run.n_asked else f"{used:,} of {run.n_asked:,}"),
-        ("mean confidence", f"{float(run.table.confidence.mean(dtype=np.float64)):.2f}"),
     ]
+    if run.verdict is not None:
+        facts.append(("expected among their kind", percent(run.verdict.expected)))
     if run.scores:
         facts += [
             ("ACC", f"{run.scores['acc']:.3f}"),
@@ -94,6 +101,16 @@ def _tiles(run: RunData) -> Html:
         ]
     tiles = [element("div", {}, element("dt", {}, name), element("dd", {}, value)) for name, value in facts]
     return element("dl", {"class": "tiles"}, tiles)
+
+
+def _verdict(run: RunData) -> Html | None:
+    """Say how far to trust it, before anything else is read."""
+    if run.verdict is None or not run.verdict.sentence:
+        return None
+    lead = element("strong", {}, "How far to trust this. ")
+    return element(
+        "p", {"class": f"verdict {run.verdict.level}", "role": "note"}, lead, shorten(run.verdict.sentence, 600)
+    )
 
 
 def _warnings(run: RunData) -> Html | None:

@@ -1,0 +1,1 @@
+"""How far a clustering can be trusted, judged without labels."""

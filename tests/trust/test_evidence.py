@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from tests.choose_k.planted import blobs
+
+from selfsort.trust import evidence
+from selfsort.trust.evidence import Evidence, gather
+from selfsort.types import F32, I64
+
+CPU = torch.device("cpu")
+
+
+def look(rows: F32, labels: I64) -> Evidence:
+    return gather(rows, labels, int(labels.max()) + 1, seed=0, device=CPU)
+
+
+def test_clusters_that_are_there() -> None:
+    rows, truth = blobs([80] * 4)
+    seen = look(rows, truth)
+    np.testing.assert_array_equal(seen.same, 1)
+    np.testing.assert_array_equal(seen.least, 1)
+    np.testing.assert_array_equal(seen.most, 1)
+    np.testing.assert_array_equal(seen.leak, 0)
+
+
+def test_clusters_drawn_by_lot() -> None:
+    rows, truth = blobs([80] * 4)
+    seen = look(rows, np.random.default_rng(0).permutation(truth))
+    assert seen.same.mean() == pytest.approx(0.25, abs=0.03)
+    assert seen.most.max() < 0.3
+    assert seen.leak.min() > 0.4
+
+
+def test_overlap_is_common_over_all() -> None:
+    # Of eight images the first four are one cluster; the second opinion has the first six.
+    labels, others = np.array([0] * 4 + [1] * 4), np.array([0] * 6 + [1] * 2)
+    np.testing.assert_allclose(evidence._overlaps(labels, others), [[4 / 6, 0], [2 / 8, 2 / 4]])
+
+
+def test_two_classes_in_one_cluster_are_its_parts() -> None:
+    rows, truth = blobs([80, 80, 120, 60])
+    labels = np.minimum(truth, 2)
+    seen = look(rows, labels)
+    assert set(seen.parts) >= {2}
+    leak, smaller = seen.parts[2]
+    assert leak == 0
+    np.testing.assert_array_equal(np.sort(smaller), np.flatnonzero(truth == 3))
+
+
+def test_a_sample_speaks_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows, truth = blobs([150] * 4)
+    monkeypatch.setattr(evidence, "MOST_JUDGES", 300)
+    seen = look(rows, truth)
+    assert seen.same.shape == (600,)
+    np.testing.assert_array_equal(seen.same, 1)
+    np.testing.assert_array_equal(seen.least, 1)
+
+
+def test_a_judge_is_not_asked_about_itself() -> None:
+    found = np.array([[2, 0, 1], [0, 1, 2]])
+    # Image 1 is the judge at place 0; image 0 is no judge and loses its last neighbour.
+    np.testing.assert_array_equal(evidence._without_self(found, np.array([1])), [[2, 0], [1, 2]])
+
+
+def test_an_empty_cluster_is_no_fault() -> None:
+    rows, truth = blobs([80] * 3)
+    seen = gather(rows, truth, 5, seed=0, device=CPU)
+    assert seen.between.shape == (5, 5)
+    assert seen.leak[3:].tolist() == [0, 0]
