@@ -8,8 +8,11 @@ short (names and defaults by who says so); docs/settings.md says what each setti
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from selfsort.config import SettingInfo, Settings, describe
 from selfsort.encoders.options import EncodeConfig
@@ -63,11 +66,103 @@ def cell(text: str) -> str:
     return re.sub(r"([*|_<])", r"\\\1", text)
 
 
+def numbers_found() -> str:
+    """Return the table of numbers of clusters: what is true, what was found, what others say."""
+    measured = [one for one in _records("choose-k") if one["peers"]]
+    criteria = list(dict.fromkeys(name for one in measured for name in one["criteria"]))
+    peers = list(dict.fromkeys(name for one in measured for name in one["peers"]))
+    head = ["data", "images", "classes", "**found**", "nearly", "NMI", *criteria, *peers]
+    rows = [
+        [
+            _seen(one),
+            f"{one['n_images']:,}",
+            one["classes"],
+            f"**{one['found']}**",
+            ", ".join(map(str, one["nearly"])),
+            f"{one['nmi_geometric']:.3f}",
+            *(one["criteria"].get(name, "") for name in criteria),
+            *(one["peers"].get(name) or "" for name in peers),
+        ]
+        for one in measured
+    ]
+    return _table(head, rows)
+
+
+def numbers_of_samples() -> str:
+    """Return the table of numbers found in random parts of data sets."""
+    measured = _records("choose-k")
+    sizes = sorted({one["n_images"] for one in measured if not one["peers"]})
+    whole = {one["name"]: one for one in measured if one["peers"]}
+    found: dict[str, dict[int, int]] = {}
+    for one in measured:
+        if not one["peers"]:
+            found.setdefault(one["name"], {})[one["n_images"]] = one["found"]
+    titles = {one["name"]: (_seen(one), one["classes"]) for one in measured}
+    rows = [
+        [*titles[name], *(by_size.get(size, "") for size in sizes), whole[name]["found"] if name in whole else ""]
+        for name, by_size in found.items()
+    ]
+    return _table(["data", "classes", *(f"{size:,}" for size in sizes), "all"], rows)
+
+
+def reliability() -> str:
+    """Return what is said and what is true, by tenths of what is said."""
+    bins = [one for one in _records("trust") if one["kind"] == "bin"]
+    rows = [[f"{one['said']:.2f}", f"{one['true']:.2f}", f"{100 * one['share']:.0f} %"] for one in bins]
+    error = sum(abs(one["said"] - one["true"]) * one["share"] for one in bins)
+    return _table(["said", "true", "of the pictures"], rows) + f"\n\nExpected calibration error: {error:.3f}."
+
+
+def clusterings_judged() -> str:
+    """Return what is said of whole clusterings, by data set and method."""
+    found = [one for one in _records("trust") if one["kind"] == "clustering"]
+    methods = list(dict.fromkeys(one["method"] for one in found))
+    lines: dict[tuple[str, int], dict[str, str]] = {}
+    for one in found:
+        lines.setdefault((one["name"], one["k"]), {})[one["method"]] = f"{one['said']:.2f} / {one['true']:.2f}"
+    by_name: dict[str, list[int]] = {}
+    for name, k in lines:
+        by_name.setdefault(name, []).append(k)
+    rows = []
+    for name, ks in by_name.items():
+        middle = sorted(ks)[len(ks) // 2]
+        rows.append(
+            [name.replace("+", ", with "), middle, *(lines[name, middle].get(method, "") for method in methods)]
+        )
+    return _table(["data", "clusters", *(f"{method}: said / true" for method in methods)], rows)
+
+
+def _seen(one: dict[str, object]) -> str:
+    encoder = str(one["name"]).partition("+")[2]
+    return f"{one['title']}, {f'with {encoder}' if encoder else 'from pixels'}"
+
+
+def _records(name: str) -> list[dict[str, Any]]:
+    path = DOCS / "records" / f"{name}.jsonl"
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    lines = [f"| {' | '.join(map(str, row))} |" for row in (head, *rows)]
+    return "\n".join([lines[0], "|" + "---|" * len(head), *lines[1:]])
+
+
 def part(name: str) -> str:
     """Return the text of one generated part, by the name in its mark."""
+    if name in RECORDED:
+        return RECORDED[name]()
     kind, _, method = name.partition(" ")
     tables = {"settings": by_source, "all-settings": in_full}
     return tables[kind](describe(configs()[method]))
+
+
+RECORDED = {
+    "choose-k": numbers_found,
+    "choose-k-samples": numbers_of_samples,
+    "trust": reliability,
+    "trust-clusterings": clusterings_judged,
+}
+"""Parts that are made from measured records, by the name in their mark."""
 
 
 def refreshed(page: str) -> str:

@@ -54,6 +54,7 @@ class ImageClusterer(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         soft_: (N, K) soft assignments of the training images.
         features_: (N, D) features of the training images.
         warnings_: sentences about what went wrong, such as fewer clusters than asked for.
+        verdict_: how far to trust it, in words; empty for runs of earlier versions.
 
     >>> from sklearn.datasets import load_digits
     >>> digits = load_digits(n_class=3).images / 16
@@ -111,6 +112,7 @@ class ImageClusterer(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         )
         self._model = launched.model(outcome.clustering)
         self._show(outcome.clustering, launched.dataset.spec, outcome.warnings)
+        self.verdict_ = outcome.verdict.sentence if outcome.verdict is not None else ""
         return self
 
     def fit_predict(self, X: ImagesLike, y: object = None) -> I64:
@@ -230,7 +232,10 @@ def load(path: str | Path, device: str = "auto", encoder: str | None = None) -> 
         device=device,
     )
     ends = [event for event in folder.events() if event.get("kind") == "end"]
-    model._show(result, ImageSpec.from_json(config["image"]), tuple(ends[-1].get("warnings", ())) if ends else ())
+    end = ends[-1] if ends else {}
+    model._show(result, ImageSpec.from_json(config["image"]), tuple(end.get("warnings", ())))
+    verdict = end.get("verdict")
+    model.verdict_ = str(verdict.get("sentence", "")) if isinstance(verdict, dict) else ""
     model.value_range_ = _fixed_range(config.get("value_range", (0.0, 1.0)))
     model.value_range = model.value_range_
     model._fitted = None
