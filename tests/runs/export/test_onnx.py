@@ -153,7 +153,7 @@ def test_a_model_that_cannot_be_written_leaves_the_one_before(
 @pytest.mark.skipif(sys.platform == "win32", reason="no named pipes")
 def test_two_files_do_not_go_into_a_pipe(run: Path, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(InvalidInput, match="is two files, and .* can take one"):
+    with pytest.raises(InvalidInput, match=r"is two files, and .* takes one"):
         export_onnx(RunFolder.open(run), tmp_path / "pipe")
 
 

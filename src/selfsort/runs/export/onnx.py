@@ -82,7 +82,7 @@ def _write_with_data(onnx: Any, graph: Any, weights: Mapping[str, Tensor], place
     """Write the weights that a graph takes as inputs into a file beside it, and then the graph."""
     if place.exists() and not place.is_file():
         raise InvalidInput(
-            f"a model of more than {_MOST_BYTES / 1e9:.0f} GB is two files, and {place} can take one. Expected the name "
+            f"a model of more than {_MOST_BYTES / 1e9:.0f} GB is two files, and {place} takes one. Expected the name "
             "of a file. Choose another --out."
         )
     arrays = {given.name: weights[given.name].numpy() for given in graph.graph.input if given.name in weights}
