@@ -13,6 +13,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.utils import skip_init
 
 from selfsort import distributed
 from selfsort.augment.policy import ColourJitter, Flip, Policy, ResizedCrop, augment
@@ -179,7 +180,7 @@ class ReducedMaps(nn.Module):
     def __init__(self, mean_D: Tensor, basis_DC: Tensor) -> None:
         super().__init__()
         n_in, n_out = basis_DC.shape
-        self.reduce = nn.Conv2d(n_in, n_out, 1)
+        self.reduce = skip_init(nn.Conv2d, n_in, n_out, 1)  # nothing is drawn that would be replaced at once
         with torch.no_grad():
             self.reduce.weight.copy_(basis_DC.T[:, :, None, None])
             self.reduce.bias.copy_(-mean_D @ basis_DC)  # type: ignore[union-attr]
@@ -224,7 +225,8 @@ def map_basis(encoder: Encoder, images: Images, n_channels: int, device: torch.d
     # The sign of a direction is chance; fix it.
     basis_DC = basis_DC * basis_DC.gather(0, basis_DC.abs().argmax(dim=0, keepdim=True)).sign()
     scale = values.flip(0)[:n_channels].sum().clamp(min=1e-12).sqrt()
-    return mean_D.float(), (basis_DC / scale).float()
+    # In the order of memory that a file gives it back in: products round alike before and after.
+    return mean_D.float(), (basis_DC / scale).float().contiguous()
 
 
 def maps_of(encoder: Encoder) -> Compute:

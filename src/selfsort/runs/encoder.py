@@ -17,6 +17,7 @@ from torch import Tensor
 
 from selfsort.data import ImageSpec, conform
 from selfsort.data.folder import expanded
+from selfsort.encoders.finetune import tuned
 from selfsort.encoders.fitted import FittedEncoder, Part
 from selfsort.encoders.options import EncodeConfig
 from selfsort.encoders.pictures import Pictures
@@ -278,12 +279,18 @@ def given_encoder(folder: RunFolder) -> str:
     return given if isinstance(given, str) else NO_ENCODER
 
 
-def stored_encoder(folder: RunFolder, device: torch.device, elsewhere: str | None = None) -> FittedEncoder:
+def stored_encoder(
+    folder: RunFolder, device: torch.device, elsewhere: str | None = None, *, as_given: bool = False
+) -> FittedEncoder:
     """Rebuild the encoder of a run; another one than it was made with is refused.
 
-    `elsewhere` is where the user says it is now: a file that was moved, or the table of other pictures.
+    Args:
+        folder: the run.
+        device: where it computes.
+        elsewhere: where the user says it is now: a file that was moved, or the table of other pictures.
+        as_given: as it was before the run trained it, if it did.
     """
-    from selfsort.runs.model import learned_on
+    from selfsort.runs.model import STARTED_FROM, learned_on
 
     if "encoder" not in folder.config:  # runs of before: another run's features as they are
         part = _run_inside(folder, {"layer": folder.config.get("features_layer", "top")}, device)
@@ -307,7 +314,11 @@ def stored_encoder(folder: RunFolder, device: torch.device, elsewhere: str | Non
             f"{folder.path / ENCODER_FILE} does not belong to the encoder of the run. Expected the centres that "
             "selfsort fit wrote. The run was changed or damaged: restore it, or run selfsort fit again."
         )
-    return fitted
+    if config.finetune == "none" or as_given:
+        return fitted
+    # What goes on from a run learns on that run's encoder as it became there.
+    trained_by = RunFolder.open(folder.path / STARTED_FROM) if (folder.path / STARTED_FROM).is_dir() else folder
+    return tuned(fitted, trained_by.read_state("model.safetensors"))
 
 
 def _stored_part(
