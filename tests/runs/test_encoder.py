@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from tests.encoders.test_registry import CARD
 
 from selfsort.data.options import ReadOptions
 from selfsort.encoders import registry
+from selfsort.encoders.huggingface import open_huggingface
 from selfsort.encoders.registry import EncoderCard
 from selfsort.errors import Interrupted, InvalidInput, MissingData
 from selfsort.methods.registry import METHODS
@@ -234,6 +236,47 @@ def test_nmf_lp_takes_features_that_are_not_centred(source: str) -> None:
         source=ReadOptions(path=source), clusters=3, method="nmf-lp", encoder="small", device="cpu", out=Path("run")
     )
     assert len(set(launch(request).fit.run().clustering.labels.tolist())) == 3
+
+
+@pytest.mark.parametrize(("kind", "most"), [("vit", 0.0), ("siglip", 3.0), ("clip", 6.0)])
+def test_pictures_are_read_in_the_form_the_encoder_learned_from(kind: str, most: float, tmp_path: Path) -> None:
+    """ViT and SigLIP distort other aspect ratios, CLIP cuts. What their filters do more than ours is small."""
+    from tests.encoders import huggingface_folders as hf
+    from tests.encoders.test_huggingface import picture, their_features, their_processor
+
+    model = hf.save_tiny(kind, tmp_path / "model")
+    (tmp_path / "pictures").mkdir()
+    pictures = [picture(size) for size in ((64, 64), (100, 40), (40, 100), (90, 60), (30, 75), (120, 80))]
+    for i, shown in enumerate(pictures):
+        shown.save(tmp_path / "pictures" / f"{i}.png")
+
+    def read(**given: Any) -> Launched:
+        reading, settings = (
+            ReadOptions(path=str(tmp_path / "pictures"), **given),
+            ("encoder.mirror=no", "encoder.centre=no"),
+        )
+        request = Request(
+            source=reading,
+            clusters=2,
+            method="kmeans",
+            encoder=str(tmp_path / "model"),
+            settings=settings,
+            device="cpu",
+        )
+        return launch(request)
+
+    launched = read()
+    encoder = open_huggingface(tmp_path / "model", CPU)
+    assert launched.described["image"]["fit"] == encoder.fit
+    expected = np.stack([encoder.prepare(shown) for shown in pictures]).astype(int)
+    assert np.abs(launched.dataset.images.pixels - expected).mean() <= most
+    other = read(fit="crop" if encoder.fit == "stretch" else "stretch")  # whoever says otherwise gets it
+    assert np.abs(other.dataset.images.pixels - expected).mean() > most + 5
+    if not most:
+        values = their_processor(hf.processor_settings(kind, hf.TINY[kind][3]))(pictures, return_tensors="pt")
+        theirs = their_features(kind, model, values["pixel_values"])
+        assert launched.fit.encoded is not None
+        np.testing.assert_allclose(launched.fit.encoded.features, theirs.numpy(), atol=1e-4)
 
 
 TUNED = [name for name in QUICK if METHODS[name].finetunes]

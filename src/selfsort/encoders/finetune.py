@@ -15,7 +15,9 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
+from selfsort.data import Fit
 from selfsort.encoders._batch import checked_batch, checked_features
+from selfsort.encoders.encode import fit_of
 from selfsort.encoders.fitted import FittedEncoder, Part
 from selfsort.encoders.options import EncodeConfig
 from selfsort.errors import InvalidInput
@@ -119,6 +121,11 @@ class TunedEncoder:
     def dim(self) -> int:
         """How many features it gives."""
         return self.base.dim
+
+    @property
+    def fit(self) -> Fit:
+        """What has to be done about another aspect ratio."""
+        return fit_of(self.base)
 
     def features(self, x_BCHW: Tensor) -> Tensor:
         """Return features (B, D) of images in [0, 1], on the device they came from."""

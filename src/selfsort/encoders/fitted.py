@@ -20,6 +20,7 @@ from selfsort.encoders.encode import (
     Fitting,
     ReducedMaps,
     feature_maps,
+    fit_of,
     fitted_batch,
     map_basis,
     plain_features,
@@ -171,7 +172,7 @@ class EncoderNetwork(nn.Module):
     def __init__(self, encoders: Sequence[NetworkEncoder], fitted: FittedEncoder, shape: tuple[int, int, int]) -> None:
         super().__init__()
         self.networks = nn.ModuleList(encoder.network() for encoder in encoders)
-        self.fittings = nn.ModuleList(Fitting(shape, encoder.shape) for encoder in encoders)
+        self.fittings = nn.ModuleList(_fitting(shape, encoder) for encoder in encoders)
         self.mirrors = [is_mirrored(part, fitted.config) for part in fitted.parts]
         self.shapes = [encoder.shape for encoder in encoders]
         self.policy = view_policy(max(encoders, key=lambda encoder: min(encoder.shape[:2])), fitted.config)
@@ -207,6 +208,12 @@ class EncoderNetwork(nn.Module):
                 rows = rows / rows.norm(dim=1, keepdim=True).clamp(min=1e-8) / len(self.networks) ** 0.5
             found.append(rows)
         return torch.cat(found, dim=1)
+
+
+def _fitting(shape: tuple[int, int, int], encoder: NetworkEncoder) -> Fitting:
+    fit = fit_of(encoder)
+    assert fit != "pad", "no network of ours or of Hugging Face fills up"
+    return Fitting(shape, encoder.shape, fit)
 
 
 def fit_encoder(

@@ -15,8 +15,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from selfsort.data import ImageSpec, conform
+from selfsort.data import Fit, ImageSpec, conform
 from selfsort.data.folder import expanded
+from selfsort.encoders.encode import fit_of
 from selfsort.encoders.finetune import tuned
 from selfsort.encoders.fitted import FittedEncoder, Part
 from selfsort.encoders.options import EncodeConfig
@@ -129,6 +130,14 @@ class Opened:
         """The shorter side of the images it wants; None if it does not say."""
         sides = [min(part.source.shape[:2]) for part in self.parts if not isinstance(part.source, VectorTable)]
         return max(sides, default=None) if self.run is None else None
+
+    @property
+    def fit(self) -> Fit | None:
+        """What it wants done about another aspect ratio; None if it does not say, or in several ways."""
+        if self.run is not None:
+            return None
+        fits = {fit_of(part.source) for part in self.parts if not isinstance(part.source, VectorTable)}
+        return fits.pop() if len(fits) == 1 else None
 
     @property
     def has_views(self) -> bool:

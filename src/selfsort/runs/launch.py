@@ -14,7 +14,7 @@ from threadpoolctl import threadpool_limits
 
 from selfsort import distributed
 from selfsort.classic.one import METHOD as ONE
-from selfsort.data import Dataset, ImageSpec, read_source
+from selfsort.data import Dataset, Fit, ImageSpec, read_source
 from selfsort.data.options import ReadOptions
 from selfsort.encoders.cache import cache_folder
 from selfsort.encoders.finetune import check_tunable, tunable, tuned
@@ -55,8 +55,9 @@ _MAX_THREADS = 1024
 """More than any machine has use for; a stranger's config.json must not start millions."""
 
 
-Reader = Callable[[int | None], Dataset]
-"""Gives images, those of different or large sizes in the size that an encoder wants; None: in their own."""
+Reader = Callable[[int | None, Fit | None], Dataset]
+"""Gives images, those of different or large sizes as an encoder wants them: their side, and what is done about another
+aspect ratio; None: in their own size, and as usual."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,7 +149,7 @@ def launch(request: Request) -> Launched:
     if request.out is not None and distributed.is_main():
         RunFolder.refuse_occupied(request.out)
     side = opened.side if opened is not None else side_of(wanted or NO_ENCODER)
-    source, dataset = _read(request.source, side)
+    source, dataset = _read(request.source, side, None if opened is None else opened.fit)
     reason = "asked for"
     if is_auto and request.start_from is None:
         judged, opened = _judge(
@@ -161,7 +162,7 @@ def launch(request: Request) -> Launched:
         reason = judged.reason
         notes = (*notes, judged.note) if judged.note else notes
         if opened is None and min(dataset.images.shape[:2]) == side:  # decoded for it: pixels want their own size
-            source, dataset = _read(request.source, None)
+            source, dataset = _read(request.source, None, None)
     settle_for = partial(settle_for, shape=dataset.images.shape, on_encoder=opened is not None)
     if request.start_from is not None:
         refuse_other_images(request.start_from, dataset)
@@ -209,12 +210,12 @@ def launch(request: Request) -> Launched:
     return launched
 
 
-def _read(source: ReadOptions | Dataset | Reader, side: int | None) -> tuple[Json, Dataset]:
+def _read(source: ReadOptions | Dataset | Reader, side: int | None, fit: Fit | None) -> tuple[Json, Dataset]:
     """Return images and how to read them again; pictures of different or large sizes come in that of an encoder."""
     if not isinstance(source, ReadOptions):
-        dataset = source if isinstance(source, Dataset) else source(side)
+        dataset = source if isinstance(source, Dataset) else source(side, fit)
         return dataset.ingest, dataset
-    reading = replace(source, side=side)
+    reading = replace(source, side=side, fit=source.fit or fit or "crop")
     return reading.to_json(), reading.read()
 
 
@@ -442,7 +443,7 @@ def reading_like(earlier: RunFolder, given: ReadOptions | None) -> ReadOptions:
     spec = ImageSpec.from_json(earlier.field("image", dict))
     size = given.size if given.size is not None else min(spec.height, spec.width)
     channels: Literal[1, 3] = 1 if spec.channels == 1 else 3
-    return replace(given, size=size, channels=given.channels or channels)
+    return replace(given, size=size, channels=given.channels or channels, fit=given.fit or spec.fit)
 
 
 def refuse_other_images(earlier: RunFolder, dataset: Dataset) -> None:
