@@ -200,10 +200,11 @@ class ReducedMaps(nn.Module):
     def __init__(self, mean_D: Tensor, basis_DC: Tensor) -> None:
         super().__init__()
         n_in, n_out = basis_DC.shape
-        self.reduce = skip_init(nn.Conv2d, n_in, n_out, 1)  # nothing is drawn that would be replaced at once
+        # Nothing is drawn that would be replaced at once.
+        self.reduce = skip_init(nn.Conv2d, n_in, n_out, 1)  # type: ignore[no-untyped-call]
         with torch.no_grad():
             self.reduce.weight.copy_(basis_DC.T[:, :, None, None])
-            self.reduce.bias.copy_(-mean_D @ basis_DC)  # type: ignore[union-attr]
+            self.reduce.bias.copy_(-mean_D @ basis_DC)
         self.requires_grad_(False)
 
     def forward(self, maps_BDhw: Tensor) -> Tensor:

@@ -121,7 +121,7 @@ def _write_with_data(onnx: Any, graph: Any, weights: Mapping[str, Tensor], place
 def _paged(arrays: Iterable[Any]) -> Iterator[memoryview]:
     """Yield the bytes of arrays, each filled up to whole pages."""
     for array in arrays:
-        yield memoryview(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
+        yield np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
         yield memoryview(bytes(-array.nbytes % _PAGE))
 
 
