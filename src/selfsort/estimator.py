@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.exceptions import NotFittedError
 from sklearn.utils import TransformerTags
 
-from selfsort.data import Dataset, ImageSpec, as_dataset, conform, from_array, range_of, read_source
+from selfsort.data import Dataset, Fit, ImageSpec, as_dataset, conform, from_array, range_of, read_source
 from selfsort.encoders.fitted import FittedEncoder
 from selfsort.errors import InvalidInput, invalid
 from selfsort.learning.device import choose_device
@@ -94,7 +94,9 @@ class ImageClusterer(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         is_auto = self.value_range == "auto" and not isinstance(X, Dataset | Images) and not _is_source(X)
         self.value_range_ = range_of(cast(npt.ArrayLike, X)) if is_auto else _fixed_range(self.value_range)
         request = Request(
-            source=lambda side: replace(self._read(X, side=side), labels=None, label_names=None),
+            source=lambda side, fit: replace(
+                self._read(X, side=side, fit=fit or "crop"), labels=None, label_names=None
+            ),
             clusters=n_clusters,
             method=self.method,
             recipe=self.recipe,
@@ -165,17 +167,17 @@ class ImageClusterer(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             return read_clusters(self.n_clusters, "n_clusters")
         return _whole_number("n_clusters", self.n_clusters, at_least=2)
 
-    def _read(self, X: Any, spec: ImageSpec | None = None, side: int | None = None) -> Dataset:
+    def _read(self, X: Any, spec: ImageSpec | None = None, side: int | None = None, fit: Fit = "crop") -> Dataset:
         """Turn anything `fit` and `predict` accept into a dataset; with a spec, into one of that form.
 
-        Without one, pictures of different or large sizes are brought to a side.
+        Without one, pictures of different or large sizes are brought to a side, other aspect ratios as `fit` says.
         """
         if isinstance(X, Dataset):
             return X
         if isinstance(X, Images):
             return as_dataset(X)
         if _is_source(X):
-            return read_source(X, side=side, spec=spec, min_images=2 if spec is None else 1)
+            return read_source(X, side=side, fit=fit, spec=spec, min_images=2 if spec is None else 1)
         # New pictures may be a little brighter than any seen in `fit` when the range was taken from there.
         clip = spec is not None and self.value_range == "auto"
         return as_dataset(from_array(X, image_shape=self.image_shape, value_range=self.value_range_, clip=clip))

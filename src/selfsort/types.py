@@ -89,6 +89,21 @@ class Encoded:
         return Encoded(self.features[rows], None if self.views is None else self.views[rows])
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Tunable(Encoded):
+    """Images whose encoder learns along with a method; `features` are those that it gave at the beginning."""
+
+    images: Images
+    network: nn.Module
+    """From images in [0, 1] to what `features` holds; its `augmented` does the same to augmented copies of them."""
+    rate: float
+    """What part of each step of the method the encoder takes."""
+
+    def subset(self, rows: npt.NDArray[Any] | slice) -> Tunable:
+        """Return the images at these rows, seen by the same network."""
+        return Tunable(self.features[rows], images=self.images.subset(rows), network=self.network, rate=self.rate)
+
+
 Inputs = Images | Encoded
 """What a method learns from. Shapes of one number are features, of three pixels or (from an encoder) maps."""
 
@@ -327,6 +342,8 @@ class Method:
     """What of an encoder it takes in place of pixels; None: it works on pixels only."""
     needs_views: bool = False
     """True if it learns from augmented copies of the images, which a table of features does not have."""
+    finetunes: bool = False
+    """True if it can train its encoder too: it calls `learning.finetune.train_along`."""
 
 
 @dataclass(frozen=True, eq=False)

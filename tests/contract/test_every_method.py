@@ -11,25 +11,35 @@ import numpy as np
 import pytest
 import torch
 from tests.contract.tiny import IMPROVED, TINY
+from tests.encoders.small import TinyConvEncoder
+from tests.encoders.test_registry import CARD
 
 from selfsort.config import describe
 from selfsort.data.synthetic import shapes
+from selfsort.encoders import registry
+from selfsort.encoders.finetune import tunable, tuned
+from selfsort.encoders.fitted import FittedEncoder, Part, fit_encoder
+from selfsort.encoders.options import EncodeConfig
+from selfsort.encoders.pictures import Pictures
 from selfsort.errors import InvalidInput
 from selfsort.estimator import ImageClusterer, load
 from selfsort.improve.around import ImproveConfig
 from selfsort.improve.stages import STAGES
 from selfsort.methods.registry import METHODS
+from selfsort.runs.encoder import ENCODER_FILE, EncodedModel, Opened
+from selfsort.runs.encoder import describe as describe_encoder
 from selfsort.runs.folder import RunFolder
 from selfsort.runs.loop import FitRun
 from selfsort.runs.model import STARTED_FROM, apply_in_chunks, load_model
-from selfsort.types import FinishedRun, Images, Method, Snapshot, State
+from selfsort.types import Clustering, FinishedRun, Images, Method, Model, Snapshot, State, Tunable
 
 K = 3
 CPU = torch.device("cpu")
 IMPROVABLE = [f"improved {name}" for name, method in METHODS.items() if method.improvable is not None]
 every_method = pytest.mark.parametrize("name", METHODS)
 every_kind = pytest.mark.parametrize("name", [*METHODS, *STAGES])
-every_training = pytest.mark.parametrize("name", [*METHODS, *STAGES, *IMPROVABLE])
+FINETUNED = [f"finetuned {name}" for name, method in METHODS.items() if method.finetunes]
+every_training = pytest.mark.parametrize("name", [*METHODS, *STAGES, *IMPROVABLE, *FINETUNED])
 
 
 @pytest.fixture(scope="module")
@@ -44,6 +54,23 @@ def first_run() -> State:
     return result.model
 
 
+@pytest.fixture(autouse=True)
+def encoder(monkeypatch: pytest.MonkeyPatch) -> None:
+    card = dataclasses.replace(CARD, name="conv", is_installed=lambda: True, open=lambda *_: TinyConvEncoder())
+    monkeypatch.setitem(registry.OWN, "conv", card)
+
+
+def encode(method: Method, images: Images) -> tuple[FittedEncoder, Tunable]:
+    """Return an encoder that is to learn along with a method, and what it makes of images."""
+    part, config = Part(TinyConvEncoder(), is_general=True), EncodeConfig(finetune="last")
+    assert method.learns_on is not None
+    pictures = Pictures(images, (), None)
+    fitted, found = fit_encoder(
+        (part,), pictures, config, on=method.learns_on, with_views=False, device=CPU, folder=None
+    )
+    return fitted, tunable(fitted, found, images)
+
+
 def find(name: str) -> Method:
     """Return a method, or a stage after a small run of SeCu."""
     if name not in STAGES:
@@ -55,9 +82,12 @@ def find(name: str) -> Method:
 
 def make_fit(name: str, images: Images, *, seed: int = 0, folder: RunFolder | None = None) -> FitRun:
     improve = ImproveConfig(**IMPROVED) if name in IMPROVABLE else ImproveConfig()
-    method = find(name.removeprefix("improved "))
+    method = find(name.removeprefix("improved ").removeprefix("finetuned "))
     config = method.config.from_json({"n_clusters": K, **TINY.get(method.name, {})})
-    return FitRun(images, method, config, CPU, seed=seed, folder=folder, improve=improve, save_interval=0.0)
+    fit = FitRun(images, method, config, CPU, seed=seed, folder=folder, improve=improve, save_interval=0.0)
+    if name in FINETUNED:
+        fit.encoded = encode(method, images)[1]
+    return fit
 
 
 def global_numpy_state() -> str:
@@ -74,7 +104,19 @@ def new_folder(path: Path, fit: FitRun) -> RunFolder:
         settings = {"n_clusters": K, **TINY["secu"]}
         before = {"method": "secu", "settings": settings, "seed": 0, "image": image}
         RunFolder.create(path / STARTED_FROM, before).write_state("model.safetensors", first_run())
-    return folder
+    if fit.encoded is not None:
+        fitted, _ = encode(fit.method, fit.images)
+        told = describe_encoder(Opened("conv", fitted.parts, ({"kind": "name", "at": "conv"},)), fitted, "")
+        folder.write_json("config.json", {**folder.config, "encoder": told})
+        folder.write_state(ENCODER_FILE, fitted.state)
+    return RunFolder.open(path)
+
+
+def restored(fit: FitRun, result: Clustering) -> Model:
+    own = fit.method.restore(fit.config, result.model, device=CPU)
+    if fit.encoded is None:
+        return own
+    return EncodedModel(tuned(encode(fit.method, fit.images)[0], result.model), own)
 
 
 @every_kind
@@ -150,7 +192,7 @@ def test_saved_and_loaded_it_predicts_the_same(name: str, images: Images, tmp_pa
     np.testing.assert_array_equal(saved.labels, result.labels)
     np.testing.assert_array_equal(saved.features, result.features)
     applied = apply_in_chunks(load_model(folder, CPU), images)
-    again = apply_in_chunks(fit.method.restore(fit.config, result.model, device=CPU), images)
+    again = apply_in_chunks(restored(fit, result), images)
     np.testing.assert_array_equal(applied.soft, again.soft)
     assert applied.soft.shape == (len(images), K)
     np.testing.assert_allclose(applied.features, result.features, atol=1e-4)
@@ -221,7 +263,7 @@ def test_settings_are_described_and_survive_json(name: str) -> None:
 
 
 def test_states_are_arrays_and_json_only(images: Images) -> None:
-    for name in (*METHODS, *STAGES, *IMPROVABLE):
+    for name in (*METHODS, *STAGES, *IMPROVABLE, *FINETUNED):
         fit = make_fit(name, images)
         states: list[State] = []
         fit.on_snapshot = lambda snapshot, into=states: into.append(snapshot.state())

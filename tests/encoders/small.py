@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass, field
 from hashlib import sha256
 
@@ -50,6 +51,47 @@ class SmallEncoder:
 
     def network(self) -> nn.Module:
         return self.net
+
+
+class TinyConvNet(nn.Module):
+    """Two convolutions with normalisation: something that can be trained."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        with torch.random.fork_rng():
+            torch.manual_seed(0)
+            self.first, self.last = nn.Conv2d(3, 8, 3, 2, 1), nn.Conv2d(8, 12, 3, 2, 1)
+        self.norm, self.last_norm = nn.BatchNorm2d(8), nn.BatchNorm2d(12)
+
+    def maps(self, x_BCHW: Tensor) -> Tensor:
+        found: Tensor = self.last_norm(self.last(self.norm(self.first(x_BCHW)).relu()))
+        return found
+
+    def last_weights(self) -> list[nn.Parameter]:
+        return [*self.last.parameters(), *self.last_norm.parameters()]
+
+    def forward(self, x_BCHW: Tensor) -> Tensor:
+        return self.maps(x_BCHW).mean(dim=(2, 3))
+
+
+@dataclass
+class TinyConvEncoder:
+    """An encoder that can learn along with a method."""
+
+    name: str = "conv"
+    engine: str = "torch"
+    digest: str = "0" * 64
+    shape: tuple[int, int, int] = (8, 8, 3)
+    dim: int = 12
+    net: TinyConvNet = field(default_factory=lambda: TinyConvNet().eval())
+
+    def features(self, x_BCHW: Tensor) -> Tensor:
+        with torch.no_grad():
+            found: Tensor = self.net(x_BCHW)
+        return found
+
+    def network(self) -> nn.Module:
+        return copy.deepcopy(self.net)
 
 
 def blobs(n: int = 60, side: int = 8, classes: int = 3) -> Images:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from tests.encoders.small import SmallEncoder, blobs
 from torch import Tensor
 
+from selfsort.data import Fit, ImageSpec
+from selfsort.data.resize import fit_picture
 from selfsort.encoders.encode import (
     Fitting,
     feature_maps,
@@ -51,10 +55,36 @@ def test_surplus_is_cut_evenly() -> None:
 
 @pytest.mark.parametrize("size", [(8, 8), (4, 4), (16, 16), (5, 9), (30, 8), (13, 29), (1, 1)])
 @pytest.mark.parametrize("channels", [1, 3])
-def test_for_one_size_the_same_is_done_by_matrices(size: tuple[int, int], channels: int) -> None:
+@pytest.mark.parametrize("fit", ["crop", "stretch"])
+def test_for_one_size_the_same_is_done_by_matrices(
+    size: tuple[int, int], channels: int, fit: Literal["crop", "stretch"]
+) -> None:
     x_BCHW = torch.rand(2, channels, *size)
-    found = Fitting((*size, channels), (8, 8, 3))(x_BCHW)
-    torch.testing.assert_close(found, fitted_batch(x_BCHW, (8, 8, 3)), atol=1e-5, rtol=0)
+    found = Fitting((*size, channels), (8, 8, 3), fit)(x_BCHW)
+    torch.testing.assert_close(found, fitted_batch(x_BCHW, (8, 8, 3), fit), atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("size", [(4, 4), (16, 16), (5, 9), (30, 8), (13, 29), (40, 7)])
+@pytest.mark.parametrize("fit", ["stretch", "pad"])
+def test_other_aspect_ratios_become_what_reading_makes_of_them(size: tuple[int, int], fit: Fit) -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (*size, 3), dtype=np.uint8)
+    expected = np.asarray(fit_picture(Image.fromarray(pixels), ImageSpec(12, 12, 3, fit)))
+    found = fitted_batch(torch.from_numpy(pixels).permute(2, 0, 1)[None] / 255, (12, 12, 3), fit)
+    np.testing.assert_allclose(found[0].permute(1, 2, 0).numpy() * 255, expected, atol=1.5)
+
+
+def test_an_encoder_says_what_it_wants() -> None:
+    class Stretching(SmallEncoder):
+        fit = "stretch"
+
+    images = Images(np.zeros((2, 8, 24, 3), np.uint8))
+    images.pixels[:, :, :8] = 255  # cut away by the one, a third of what the other sees
+    cut, stretched = (
+        plain_features(encoder, images, "a", is_mirrored=False, folder=None, device=CPU)
+        for encoder in (SmallEncoder(), Stretching())
+    )
+    assert not cut.any()
+    assert stretched.max() > 0.5
 
 
 def test_mirrored_features_are_the_mean_of_both(tmp_path: Path) -> None:

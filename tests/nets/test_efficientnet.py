@@ -131,3 +131,10 @@ def test_published_names_become_ours() -> None:
         "blocks.10.project.conv.weight",
         "classifier.bias",
     ]
+
+
+def test_the_last_weights_are_those_of_the_last_stage_and_the_head() -> None:
+    net = tiny()
+    last = {id(weight) for weight in net.last_weights()}
+    names = {".".join(name.split(".")[:2]) for name, weight in net.named_parameters() if id(weight) in last}
+    assert names == {f"blocks.{len(net.blocks) - 1}", "head.conv", "head.norm"}

@@ -81,3 +81,13 @@ class TestRefreshStatistics:
         net.train()(x).sum().backward()
         assert all(parameter.grad is not None for parameter in net.parameters())
         assert net(x).requires_grad
+
+
+def test_a_network_may_keep_its_statistics() -> None:
+    kept, net = network(), network()
+    kept.keeps_statistics = True  # type: ignore[assignment]
+    both, x = nn.ModuleList([kept, net]), torch.rand(8, 1, 16, 16)
+    expected = kept(x)
+    with batch_statistics(both):
+        torch.testing.assert_close(kept(x), expected)
+        assert not torch.allclose(net(x), expected)

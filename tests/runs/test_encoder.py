@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from tests.encoders.onnx_files import conv_model
-from tests.encoders.small import SmallEncoder, blobs
+from tests.encoders.small import SmallEncoder, TinyConvEncoder, blobs
 from tests.encoders.test_registry import CARD
 
 from selfsort.data.options import ReadOptions
 from selfsort.encoders import registry
+from selfsort.encoders.huggingface import open_huggingface
 from selfsort.encoders.registry import EncoderCard
-from selfsort.errors import InvalidInput, MissingData
-from selfsort.runs.encoder import EncodedModel, open_encoder
+from selfsort.errors import Interrupted, InvalidInput, MissingData
+from selfsort.methods.registry import METHODS
+from selfsort.runs.encoder import EncodedModel, open_encoder, stored_encoder
 from selfsort.runs.export.table import export_run
 from selfsort.runs.folder import RunFolder
 from selfsort.runs.labels import current_labels
-from selfsort.runs.launch import Request, launch, resume
+from selfsort.runs.launch import Launched, Request, launch, resume
 from selfsort.runs.loop import Outcome
 from selfsort.runs.model import apply_in_chunks, load_model
 from selfsort.types import Encoder, Images
@@ -42,8 +46,6 @@ def open_small(device: torch.device, engine: str | None) -> Encoder:
 
 
 def small_card() -> EncoderCard:
-    from dataclasses import replace
-
     return replace(CARD, name="small", is_installed=lambda: True, open=open_small)
 
 
@@ -234,3 +236,156 @@ def test_nmf_lp_takes_features_that_are_not_centred(source: str) -> None:
         source=ReadOptions(path=source), clusters=3, method="nmf-lp", encoder="small", device="cpu", out=Path("run")
     )
     assert len(set(launch(request).fit.run().clustering.labels.tolist())) == 3
+
+
+@pytest.mark.parametrize(("kind", "most"), [("vit", 0.0), ("siglip", 3.0), ("clip", 6.0)])
+def test_pictures_are_read_in_the_form_the_encoder_learned_from(kind: str, most: float, tmp_path: Path) -> None:
+    """ViT and SigLIP distort other aspect ratios, CLIP cuts. What their filters do more than ours is small."""
+    from tests.encoders import huggingface_folders as hf
+    from tests.encoders.test_huggingface import picture, their_features, their_processor
+
+    model = hf.save_tiny(kind, tmp_path / "model")
+    (tmp_path / "pictures").mkdir()
+    pictures = [picture(size) for size in ((64, 64), (100, 40), (40, 100), (90, 60), (30, 75), (120, 80))]
+    for i, shown in enumerate(pictures):
+        shown.save(tmp_path / "pictures" / f"{i}.png")
+
+    def read(**given: Any) -> Launched:
+        reading, settings = (
+            ReadOptions(path=str(tmp_path / "pictures"), **given),
+            ("encoder.mirror=no", "encoder.centre=no"),
+        )
+        request = Request(
+            source=reading,
+            clusters=2,
+            method="kmeans",
+            encoder=str(tmp_path / "model"),
+            settings=settings,
+            device="cpu",
+        )
+        return launch(request)
+
+    launched = read()
+    encoder = open_huggingface(tmp_path / "model", CPU)
+    assert launched.described["image"]["fit"] == encoder.fit
+    expected = np.stack([encoder.prepare(shown) for shown in pictures]).astype(int)
+    assert np.abs(launched.dataset.images.pixels - expected).mean() <= most
+    other = read(fit="crop" if encoder.fit == "stretch" else "stretch")  # whoever says otherwise gets it
+    assert np.abs(other.dataset.images.pixels - expected).mean() > most + 5
+    if not most:
+        values = their_processor(hf.processor_settings(kind, hf.TINY[kind][3]))(pictures, return_tensors="pt")
+        theirs = their_features(kind, model, values["pixel_values"])
+        assert launched.fit.encoded is not None
+        np.testing.assert_allclose(launched.fit.encoded.features, theirs.numpy(), atol=1e-4)
+
+
+TUNED = [name for name in QUICK if METHODS[name].finetunes]
+
+
+@pytest.fixture
+def conv(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An encoder that can be trained."""
+    card = replace(CARD, name="conv", is_installed=lambda: True, open=lambda device, engine: TinyConvEncoder())
+    monkeypatch.setitem(registry.OWN, "conv", card)
+
+
+def finetune(source: str, method: str, encoder: str = "conv", how: str = "last", out: str = "run") -> Launched:
+    return launch(
+        Request(
+            source=ReadOptions(path=source),
+            clusters=3,
+            method=method,
+            encoder=encoder,
+            settings=(*QUICK[method], f"encoder.finetune={how}"),
+            device="cpu",
+            out=Path(out),
+        )
+    )
+
+
+@pytest.mark.usefixtures("conv")
+class TestFinetuned:
+    @pytest.mark.parametrize("method", TUNED)
+    def test_a_run_predicts_and_is_exported_with_what_its_encoder_became(
+        self, source: str, method: str, tmp_path: Path
+    ) -> None:
+        onnxruntime = pytest.importorskip("onnxruntime")
+        outcome = finetune(source, method).fit.run()
+        folder = RunFolder.open(Path("run"))
+        model = load_model(folder, CPU)
+        assert isinstance(model, EncodedModel)
+        images = blobs(120)
+        again = apply_in_chunks(model, images)
+        np.testing.assert_allclose(again.soft, outcome.clustering.soft, atol=1e-5)
+        before = stored_encoder(folder, CPU, as_given=True)
+        assert not np.allclose(apply_in_chunks(EncodedModel(before, model.inner), images).features, again.features)
+        export_run(folder, current_labels(folder), "onnx", tmp_path / "m.onnx")
+        session = onnxruntime.InferenceSession(str(tmp_path / "m.onnx"), providers=["CPUExecutionProvider"])
+        soft, features = session.run(["soft", "features"], {"pixels": images.pixels})
+        np.testing.assert_allclose(soft, again.soft, atol=1e-4)
+        np.testing.assert_allclose(features, again.features, atol=1e-4)
+
+    @pytest.mark.parametrize("method", TUNED)
+    def test_an_interrupted_run_resumes_to_the_same_bits(self, source: str, method: str) -> None:
+        whole = finetune(source, method, out="whole").fit.run().clustering
+        cut = finetune(source, method, how="last", out="cut").fit
+        cut.max_seconds = 0.0
+        with pytest.raises(Interrupted):
+            cut.run()
+        found = resume(Path("cut")).fit.run().clustering
+        np.testing.assert_array_equal(found.features, whole.features)
+        for name, array in whole.model.arrays.items():
+            np.testing.assert_array_equal(found.model.arrays[name], array)
+
+    def test_what_goes_on_from_it_sees_through_the_trained_encoder(self, source: str) -> None:
+        finetune(source, "secu").fit.run()
+        first = RunFolder.open(Path("run"))
+        request = Request(
+            source=ReadOptions(path=source),
+            clusters=3,
+            stage="self-label",
+            start_from=first,
+            encoder="auto",
+            settings=("epochs=1", "warmup=0"),
+            device="cpu",
+            out=Path("refined"),
+        )
+        outcome = launch(request).fit.run()
+        model = load_model(RunFolder.open(Path("refined")), CPU)
+        again = apply_in_chunks(model, blobs(120))
+        np.testing.assert_allclose(again.soft, outcome.clustering.soft, atol=1e-5)
+        assert isinstance(model, EncodedModel)
+        digests = {stored_encoder(folder, CPU).parts[0].source.digest for folder in (first, RunFolder.open("refined"))}
+        assert len(digests) == 1
+        assert digests != {TinyConvEncoder().digest}
+
+    def test_it_is_the_encoder_of_another_run(self, source: str) -> None:
+        outcome = finetune(source, "secu").fit.run()
+        again = fit(source, "kmeans", "run", out="second")
+        np.testing.assert_allclose(again.clustering.features, outcome.clustering.features, atol=1e-4)
+
+    @pytest.mark.parametrize("method", ["kmeans", "ac-gdl", "dbc"])
+    def test_other_methods_refuse(self, source: str, method: str) -> None:
+        with pytest.raises(InvalidInput, match=f"{method} cannot train its encoder"):
+            finetune(source, method)
+
+    def test_what_is_no_network_is_refused(self, source: str, tmp_path: Path) -> None:
+        onnx = pytest.importorskip("onnx")
+        onnx.save(conv_model(), str(tmp_path / "m.onnx"))
+        np.save(tmp_path / "v.npy", blobs(120).pixels.mean(axis=(1, 2)) / 255)
+        fit(source, "kmeans", "none", out="first")
+        for encoder in ("m.onnx", "v.npy", "first"):
+            with pytest.raises(InvalidInput, match="cannot be trained further: it is a table, an ONNX file or a run"):
+                finetune(source, "jule", encoder)
+        with pytest.raises(InvalidInput, match=r"encoder\.finetune needs an encoder"):
+            finetune(source, "jule", "none")
+        assert not Path("run").exists()
+
+    def test_a_model_without_the_weights_of_its_encoder_is_refused(self, source: str) -> None:
+        finetune(source, "secu").fit.run()
+        folder = RunFolder.open(Path("run"))
+        state = folder.read_state("model.safetensors")
+        del state.arrays["encoder.0.last.weight"]
+        folder.write_state("model.safetensors", state)
+        with pytest.raises(InvalidInput, match="must fit the network"):
+            load_model(folder, CPU)

@@ -205,7 +205,7 @@ def fit_and_score(cell: Cell, cpu_limit: int | None = None) -> Json:
     dataset = cell.read()
     launched = launch(
         Request(
-            source=lambda side: dataset,
+            source=lambda side, fit: dataset,
             clusters=DATASETS[cell.dataset].n_classes,
             method=cell.method,
             settings=cell.settings,
@@ -244,7 +244,7 @@ def encode_milliseconds(encoder: Encoder, images: Images) -> float:
     """Return the processor time of one image through an encoder, once and not mirrored: the least of a few batches."""
     import torch
 
-    from selfsort.encoders.encode import fitted_batch
+    from selfsort.encoders.encode import fit_of, fitted_batch
     from selfsort.learning.batches import PixelTensor
 
     pixels = PixelTensor(images, torch.device("cpu"))
@@ -252,7 +252,7 @@ def encode_milliseconds(encoder: Encoder, images: Images) -> float:
     for batch in torch.split(torch.arange(min(len(images), _TIMED_BATCHES * _TIMED_BATCH)), _TIMED_BATCH):
         began = time.process_time()
         with torch.inference_mode():
-            encoder.features(fitted_batch(pixels.floats(batch), encoder.shape))
+            encoder.features(fitted_batch(pixels.floats(batch), encoder.shape, fit_of(encoder)))
         taken.append((time.process_time() - began) / len(batch))
     return 1000 * min(taken)
 

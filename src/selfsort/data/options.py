@@ -26,7 +26,8 @@ class ReadOptions:
     side: int | None = None
     """What an encoder wants pictures of different or large sizes to be brought to; `size` goes before it."""
     channels: Literal[1, 3] | None = None
-    fit: Literal["crop", "stretch", "pad"] = "crop"
+    fit: Literal["crop", "stretch", "pad"] | None = None
+    """None: as an encoder wants it, and without one crop."""
     where: str | None = None
     labels: str | None = None
     labels_from_folders: bool = False
@@ -68,7 +69,7 @@ class ReadOptions:
             size=self.size,
             side=self.side,
             channels=self.channels,
-            fit=self.fit,
+            fit=self.fit or "crop",
             where=self.where,
             labels=self.labels,
             labels_from_folders=self.labels_from_folders,

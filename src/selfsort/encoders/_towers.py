@@ -100,6 +100,17 @@ class ImageTower(nn.Module):
             tokens_BTD = parts["visual_projection"](tokens_BTD)
         return tokens_BTD.transpose(1, 2).reshape(len(last), -1, h, w)
 
+    def last_weights(self) -> list[nn.Parameter]:
+        """Return the weights of the last block or stage, and of what follows it."""
+        stages = next(
+            f"{name}.{len(part) - 1}."
+            for name, part in self.model.named_modules()
+            if isinstance(part, nn.ModuleList) and len(part)
+        )
+        named = list(self.model.named_parameters())
+        first = next(i for i, (name, _) in enumerate(named) if name.startswith(stages))
+        return [weight for _, weight in named[first:]]
+
     def _outputs(self, x_BCHW: Tensor) -> Any:
         return self.model(pixel_values=self.preparation.values(x_BCHW), return_dict=True)
 

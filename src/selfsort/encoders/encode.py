@@ -8,14 +8,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.utils import skip_init
 
 from selfsort import distributed
 from selfsort.augment.policy import ColourJitter, Flip, Policy, ResizedCrop, augment
+from selfsort.data import Fit
 from selfsort.encoders.cache import Rows, Wanted, computed_rows
 from selfsort.encoders.options import EncodeConfig
 from selfsort.errors import InvalidInput
@@ -33,27 +36,39 @@ _LUMA = (0.299, 0.587, 0.114)
 Compute = Callable[[Tensor], Tensor]
 
 
-def fitted_batch(x_BCHW: Tensor, shape: tuple[int, int, int]) -> Tensor:
-    """Bring images to the height, width and channels of an encoder: scaled to cover them, the surplus cut evenly."""
+def fit_of(encoder: Encoder) -> Fit:
+    """Say what an encoder wants done about another aspect ratio; most cut."""
+    fit: Fit = getattr(encoder, "fit", "crop")
+    return fit
+
+
+def fitted_batch(x_BCHW: Tensor, shape: tuple[int, int, int], fit: Fit = "crop") -> Tensor:
+    """Bring images to the height, width and channels of an encoder, as `data.resize` does with pictures."""
     height, width, channels = shape
     x_BCHW = _in_channels(x_BCHW, channels)
     old = (x_BCHW.shape[2], x_BCHW.shape[3])
     if old == (height, width):
         return x_BCHW
-    size, is_shrunk = _covering(old, (height, width))
+    size, is_shrunk = _scaling(old, (height, width), fit)
+    scaled = _scaled(x_BCHW, size, is_shrunk)
+    if fit == "pad":
+        above, before = (height - size[0]) // 2, (width - size[1]) // 2
+        return F.pad(scaled, (before, width - size[1] - before, above, height - size[0] - above), value=1.0)
     top, left = (size[0] - height) // 2, (size[1] - width) // 2
-    return _scaled(x_BCHW, size, is_shrunk)[:, :, top : top + height, left : left + width]
+    return scaled[:, :, top : top + height, left : left + width]
 
 
 class Fitting(nn.Module):
     """`fitted_batch` for images of one size, as two matrix products: ONNX lacks our filter."""
 
-    def __init__(self, given: tuple[int, int, int], wanted: tuple[int, int, int]) -> None:
+    def __init__(
+        self, given: tuple[int, int, int], wanted: tuple[int, int, int], fit: Literal["crop", "stretch"] = "crop"
+    ) -> None:
         super().__init__()
         (old_height, old_width, _), (height, width, self.channels) = given, wanted
         self.is_scaled = (old_height, old_width) != (height, width)
         if self.is_scaled:
-            size, is_shrunk = _covering((old_height, old_width), (height, width))
+            size, is_shrunk = _scaling((old_height, old_width), (height, width), fit)
             top, left = (size[0] - height) // 2, (size[1] - width) // 2
             down = _scaled(torch.eye(old_height)[None, None], (size[0], old_height), is_shrunk)[0, 0]
             across = _scaled(torch.eye(old_width)[None, None], (old_width, size[1]), is_shrunk)[0, 0]
@@ -74,9 +89,15 @@ def _in_channels(x_BCHW: Tensor, channels: int) -> Tensor:
     return x_BCHW
 
 
-def _covering(old: tuple[int, int], wanted: tuple[int, int]) -> tuple[tuple[int, int], bool]:
-    """Return the size that covers another one with the same aspect ratio, and whether it is a smaller one."""
-    scale = max(wanted[0] / old[0], wanted[1] / old[1])
+def _scaling(old: tuple[int, int], wanted: tuple[int, int], fit: Fit) -> tuple[tuple[int, int], bool]:
+    """Return the size to scale to, before cutting or filling, and whether a side of it is smaller."""
+    scales = wanted[0] / old[0], wanted[1] / old[1]
+    if fit == "stretch":
+        return wanted, min(scales) < 1
+    if fit == "pad":
+        scale = min(scales)
+        return (max(1, round(scale * old[0])), max(1, round(scale * old[1]))), scale < 1
+    scale = max(scales)
     return (max(wanted[0], round(scale * old[0])), max(wanted[1], round(scale * old[1]))), scale < 1
 
 
@@ -103,7 +124,7 @@ def plain_features(
     """Return features (N, D) of images as they are, or of the mean of each and its mirror image."""
 
     def compute(x_BCHW: Tensor) -> Tensor:
-        x_BCHW = fitted_batch(x_BCHW, encoder.shape)
+        x_BCHW = fitted_batch(x_BCHW, encoder.shape, fit_of(encoder))
         found = encoder.features(x_BCHW)
         return (found + encoder.features(x_BCHW.flip(3))) / 2 if is_mirrored else found
 
@@ -154,7 +175,7 @@ def feature_maps(
     reduced = _reduced_maps(encoder, reducing, row)
 
     def compute(x_BCHW: Tensor) -> Tensor:
-        return reduced(fitted_batch(x_BCHW, encoder.shape))
+        return reduced(fitted_batch(x_BCHW, encoder.shape, fit_of(encoder)))
 
     basis = b"".join(part.cpu().numpy().tobytes() for part in reduce)
     depends_on = _dependence(encoder, fingerprint) | {"maps": _digest(basis)}
@@ -179,10 +200,11 @@ class ReducedMaps(nn.Module):
     def __init__(self, mean_D: Tensor, basis_DC: Tensor) -> None:
         super().__init__()
         n_in, n_out = basis_DC.shape
-        self.reduce = nn.Conv2d(n_in, n_out, 1)
+        # Nothing is drawn that would be replaced at once.
+        self.reduce = skip_init(nn.Conv2d, n_in, n_out, 1)  # type: ignore[no-untyped-call]
         with torch.no_grad():
             self.reduce.weight.copy_(basis_DC.T[:, :, None, None])
-            self.reduce.bias.copy_(-mean_D @ basis_DC)  # type: ignore[union-attr]
+            self.reduce.bias.copy_(-mean_D @ basis_DC)
         self.requires_grad_(False)
 
     def forward(self, maps_BDhw: Tensor) -> Tensor:
@@ -213,7 +235,7 @@ def map_basis(encoder: Encoder, images: Images, n_channels: int, device: torch.d
     pixels, found = PixelTensor(images, device), []
     with torch.inference_mode():
         for idx in torch.split(rows, BATCH):
-            maps_BDhw = maps(fitted_batch(pixels.floats(idx), encoder.shape))
+            maps_BDhw = maps(fitted_batch(pixels.floats(idx), encoder.shape, fit_of(encoder)))
             found.append(maps_BDhw.permute(0, 2, 3, 1).flatten(0, 2).double())
     points_PD = torch.cat(found)
     mean_D = points_PD.mean(dim=0)
@@ -224,7 +246,8 @@ def map_basis(encoder: Encoder, images: Images, n_channels: int, device: torch.d
     # The sign of a direction is chance; fix it.
     basis_DC = basis_DC * basis_DC.gather(0, basis_DC.abs().argmax(dim=0, keepdim=True)).sign()
     scale = values.flip(0)[:n_channels].sum().clamp(min=1e-12).sqrt()
-    return mean_D.float(), (basis_DC / scale).float()
+    # In the order of memory that a file gives it back in: products round alike before and after.
+    return mean_D.float(), (basis_DC / scale).float().contiguous()
 
 
 def maps_of(encoder: Encoder) -> Compute:
@@ -247,6 +270,7 @@ def _dependence(encoder: Encoder, fingerprint: str) -> Json:
         "engine": encoder.engine,
         "pictures": fingerprint,
         "size": list(encoder.shape),
+        **({} if (fit := fit_of(encoder)) == "crop" else {"fit": fit}),
     }
 
 
@@ -278,6 +302,7 @@ def _of_views(
         # A stream for each batch, named by its first image: whoever goes on from here draws the same.
         chance = torch_generator(0, f"encoder views {int(idx[0])}", device)
         x_BCHW = pixels.floats(idx)
+        # What comes out of the last step of a policy has the aspect ratio of its own choice: no more is distorted.
         found = [compute(fitted_batch(augment(x_BCHW, policy, chance), encoder.shape)) for _ in range(n_views)]
         stacked = torch.stack(found, dim=1)
         if (largest := float(stacked.abs().max())) > _LARGEST_HALF:

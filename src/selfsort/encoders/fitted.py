@@ -8,14 +8,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol, cast, runtime_checkable
+from typing import ClassVar, Literal, Protocol, Self, cast, runtime_checkable
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from selfsort.augment.policy import augment
 from selfsort.encoders.cache import Rows
-from selfsort.encoders.encode import Fitting, ReducedMaps, feature_maps, map_basis, plain_features, view_features
+from selfsort.encoders.encode import (
+    Fitting,
+    ReducedMaps,
+    feature_maps,
+    fit_of,
+    fitted_batch,
+    map_basis,
+    plain_features,
+    view_features,
+    view_policy,
+)
 from selfsort.encoders.options import EncodeConfig
 from selfsort.encoders.pictures import Pictures
 from selfsort.encoders.table import VectorTable
@@ -151,13 +162,20 @@ class FittedEncoder:
 
 
 class EncoderNetwork(nn.Module):
-    """The way from images in [0, 1] of one shape to a run's features, as one module."""
+    """The way from images in [0, 1] of one shape to a run's features, as one module.
+
+    Trained further, it keeps the statistics of batch normalisation that it came with: those of many more images.
+    """
+
+    keeps_statistics: ClassVar[bool] = True
 
     def __init__(self, encoders: Sequence[NetworkEncoder], fitted: FittedEncoder, shape: tuple[int, int, int]) -> None:
         super().__init__()
         self.networks = nn.ModuleList(encoder.network() for encoder in encoders)
-        self.fittings = nn.ModuleList(Fitting(shape, encoder.shape) for encoder in encoders)
+        self.fittings = nn.ModuleList(_fitting(shape, encoder) for encoder in encoders)
         self.mirrors = [is_mirrored(part, fitted.config) for part in fitted.parts]
+        self.shapes = [encoder.shape for encoder in encoders]
+        self.policy = view_policy(max(encoders, key=lambda encoder: min(encoder.shape[:2])), fitted.config)
         self.on = fitted.on
         found = {name: torch.from_numpy(np.array(array)) for name, array in fitted.state.arrays.items()}
         self.reduce = ReducedMaps(found["map_mean"], found["map_basis"]) if self.on == "maps" else nn.Identity()
@@ -166,19 +184,36 @@ class EncoderNetwork(nn.Module):
 
     def forward(self, x_BCHW: Tensor) -> Tensor:
         """Return features (B, D), or maps (B, C, h, w)."""
+        return self._placed([fit(x_BCHW) for fit in self.fittings], self.mirrors)
+
+    def augmented(self, x_BCHW: Tensor, generator: torch.Generator) -> Tensor:
+        """Return the same of augmented copies, as `encode.view_features` makes them."""
+        x_BCHW = augment(x_BCHW, self.policy, generator)
+        return self._placed([fitted_batch(x_BCHW, shape) for shape in self.shapes], [False] * len(self.shapes))
+
+    def train(self, mode: bool = True) -> Self:
+        """Stay in evaluation mode."""
+        return super().train(False)
+
+    def _placed(self, given: Sequence[Tensor], mirrors: Sequence[bool]) -> Tensor:
         if self.on == "maps":
-            maps_BDhw = self.networks[0].maps(self.fittings[0](x_BCHW))  # type: ignore[operator]
+            maps_BDhw = self.networks[0].maps(given[0])  # type: ignore[operator]
             reduced: Tensor = self.reduce(maps_BDhw)
             return reduced
         found = []
-        for i, (network, fit, mirror) in enumerate(zip(self.networks, self.fittings, self.mirrors, strict=True)):
-            fitting = fit(x_BCHW)
+        for i, (network, fitting, mirror) in enumerate(zip(self.networks, given, mirrors, strict=True)):
             rows = (network(fitting) + network(fitting.flip(3))) / 2 if mirror else network(fitting)
             if hasattr(self, f"mean_{i}"):
                 rows = rows - self.get_buffer(f"mean_{i}")
                 rows = rows / rows.norm(dim=1, keepdim=True).clamp(min=1e-8) / len(self.networks) ** 0.5
             found.append(rows)
         return torch.cat(found, dim=1)
+
+
+def _fitting(shape: tuple[int, int, int], encoder: NetworkEncoder) -> Fitting:
+    fit = fit_of(encoder)
+    assert fit != "pad", "no network of ours or of Hugging Face fills up"
+    return Fitting(shape, encoder.shape, fit)
 
 
 def fit_encoder(

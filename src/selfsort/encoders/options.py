@@ -16,6 +16,10 @@ class EncodeConfig(Settings):
     centre: Literal["auto"] | bool = setting(
         "auto", "subtract the mean of all images and scale each row of features to unit length"
     )
+    finetune: Literal["none", "last", "all"] = setting(
+        "none", "train the encoder too: its last stage, or all of it; slow without an accelerator"
+    )
+    finetune_rate: float = setting(0.1, "what part of each step of the method an encoder takes that is trained")
     views: int = setting(4, "augmented copies of each image, encoded once, that methods with a head learn from")
     crop_min: float = setting(0.4, "smallest share of the image in a view")
     side: int = setting(0, "pixels of a side, for an .onnx file that leaves it open")
@@ -33,4 +37,5 @@ class EncodeConfig(Settings):
         for name in ("mean", "std"):
             self.require(name, len(getattr(self, name)) in (0, 1, 3), "hold one number, or three for colour")
         self.require("std", len(self.std) == len(self.mean), "hold as many numbers as mean")
+        self.require("finetune_rate", 0 < self.finetune_rate <= 1, "be above 0 and at most 1")
         self.require("crop_min", 0 < self.crop_min <= 1, "be above 0 and at most 1")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -10,7 +11,10 @@ from torch import Tensor
 from selfsort.augment.policy import Policy, augment
 from selfsort.learning.checkpoint import borrow
 from selfsort.nets.norm import standardised
-from selfsort.types import Encoded, Images, Inputs
+from selfsort.types import Encoded, Images, Inputs, Tunable
+
+_AT_ONCE = 32
+"""Images that go through an encoder at a time where nothing is learned; predicting repeats it."""
 
 
 def from_bytes(bytes_BCHW: Tensor) -> Tensor:
@@ -96,11 +100,49 @@ class FeatureTensor:
         yield from self.chunks(256)
 
 
-InputTensor = PixelTensor | FeatureTensor
+class TunableTensor:
+    """Features of the network as it is now, with the gradients that train it: the images go through it each time."""
+
+    def __init__(self, inputs: Tunable, device: torch.device) -> None:
+        """Borrow the images and the network."""
+        self._pixels, self._network, self.device = PixelTensor(inputs.images, device), inputs.network, device
+
+    def __len__(self) -> int:
+        return len(self._pixels)
+
+    def floats(self, idx: Tensor) -> Tensor:
+        """Return the features at these indices."""
+        return self._in_parts(idx, self._network)
+
+    def augmented(self, idx: Tensor, policy: Policy, generator: torch.Generator) -> Tensor:
+        """Return the features of augmented copies; how they are augmented is the affair of the encoder."""
+        if generator.device.type != self.device.type:
+            seed = torch.randint(2**62, (), generator=generator, device=generator.device)
+            generator = torch.Generator(self.device).manual_seed(int(seed))
+        augmented = cast(Callable[[Tensor, torch.Generator], Tensor], self._network.augmented)
+        return self._in_parts(idx, lambda x_BCHW: augmented(x_BCHW, generator))
+
+    def _in_parts(self, idx: Tensor, compute: Callable[[Tensor], Tensor]) -> Tensor:
+        """Where nothing is learned, any number of images goes through in little memory."""
+        at_once = max(1, len(idx)) if torch.is_grad_enabled() else _AT_ONCE
+        return torch.cat([compute(self._pixels.floats(part)) for part in torch.split(idx, at_once)])
+
+    def chunks(self, size: int) -> Iterator[Tensor]:
+        """Walk over all images in order: index tensors of at most `size`."""
+        yield from torch.split(torch.arange(len(self)), size)
+
+    def even_chunks(self, n_pixels: int, *, at_most: int = 4096) -> Iterator[Tensor]:
+        """Walk over all images in order, in chunks that divide what a saved run is predicted in."""
+        yield from self.chunks(256)
+
+
+InputTensor = PixelTensor | FeatureTensor | TunableTensor
 
 
 def tensor_of(images: Inputs, device: torch.device, *, is_standardised: bool = False) -> InputTensor:
     """Return images, or what an encoder made of them, for a network."""
+    if isinstance(images, Tunable):
+        return TunableTensor(images, device)
     if isinstance(images, Encoded):
         return FeatureTensor(images, device)
     return PixelTensor(images, device, is_standardised=is_standardised)

@@ -41,6 +41,7 @@ from selfsort.learning.batches import tensor_of
 from selfsort.learning.checkpoint import Checkpoint, pack_module, saved_shape, unpack_module
 from selfsort.learning.encode import check_request, encode
 from selfsort.learning.epoch import run_epoch
+from selfsort.learning.finetune import train_along
 from selfsort.learning.seeds import seeded_init, torch_generator
 from selfsort.learning.trainee import Trainee
 from selfsort.methods._dac_settings import DACConfig, view_policy
@@ -211,6 +212,7 @@ class _Run:
         with seeded_init(seed):
             self.net = build_network(images.shape, config, mean).to(device)
         self.optimizer = torch.optim.RMSprop(self.net.parameters(), lr=config.lr, alpha=0.9, eps=1e-8)
+        train_along(self.net, self.optimizer, images)
         self.shuffling = torch_generator(seed, "batches")
         self.moving = torch_generator(seed, "views", device)
         self.policy = view_policy(config, images.shape[-1])
@@ -445,4 +447,5 @@ METHOD = Method(
     improvable=Improvable(open_trainee, "pools", lambda config, step: max(0, step - 1)),
     learns_on="features",
     needs_views=True,
+    finetunes=True,
 )

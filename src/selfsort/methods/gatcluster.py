@@ -40,6 +40,7 @@ from selfsort.learning.batches import from_bytes, shuffled_batches, tensor_of
 from selfsort.learning.checkpoint import Checkpoint, pack_module, saved_shape, to_numpy, unpack_module
 from selfsort.learning.encode import check_request, encode_several
 from selfsort.learning.epoch import run_epoch
+from selfsort.learning.finetune import train_along
 from selfsort.learning.seeds import derive_seed, seeded_init, torch_generator
 from selfsort.learning.trainee import Trainee
 from selfsort.methods._gatcluster_settings import GATClusterConfig, view_policy
@@ -225,6 +226,7 @@ class _Run:
         with seeded_init(seed):
             self.net = build_network(images.shape, config, on_maps=isinstance(images, Encoded)).to(device)
         self.optimizer = torch.optim.Adam(self.net.parameters(), lr=config.lr)
+        train_along(self.net, self.optimizer, images)
         self.n_pool = min(config.M, len(images))
         self.batch_size = min(config.m2, self.n_pool)
         self.usage_2K = torch.full((2, config.n_clusters), 1 / config.n_clusters, device=device)
@@ -520,4 +522,5 @@ METHOD = Method(
     ),
     learns_on="maps",
     needs_views=True,
+    finetunes=True,
 )

@@ -52,6 +52,7 @@ from selfsort.learning.batches import shuffled_batches, tensor_of
 from selfsort.learning.checkpoint import Checkpoint, pack_module, saved_shape, unpack_module
 from selfsort.learning.encode import check_request, encode
 from selfsort.learning.epoch import EpochStats, run_epoch
+from selfsort.learning.finetune import train_along
 from selfsort.learning.seeds import seeded_init, torch_generator
 from selfsort.nets.convnet import ARCHITECTURES, LAYERS, ConvNet, plan_blocks
 from selfsort.nets.heads import N_EMBEDDED, Compared, EmbeddingHead, PixelRows, unit
@@ -308,6 +309,7 @@ class _Run:
         self.optimizer = torch.optim.SGD(
             self.net.parameters(), lr=config.lr, momentum=config.momentum, weight_decay=config.weight_decay
         )
+        train_along(self.net, self.optimizer, images)
         self.batches, self.negatives = torch_generator(seed, "batches"), torch_generator(seed, "negatives")
         self.labels: I64 = np.zeros(len(images), dtype=np.int64)
         self.counts: I64 = np.zeros(0, dtype=np.int64)  # clusters to reach, period by period
@@ -485,4 +487,5 @@ METHOD = Method(
     is_inductive=False,
     is_shareable=True,
     learns_on="features",
+    finetunes=True,
 )

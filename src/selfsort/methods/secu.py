@@ -40,6 +40,7 @@ from selfsort.learning.batches import shuffled_batches, tensor_of
 from selfsort.learning.checkpoint import Checkpoint, pack_module, saved_shape, to_numpy, unpack_module
 from selfsort.learning.encode import check_request, encode
 from selfsort.learning.epoch import EpochStats, run_epoch
+from selfsort.learning.finetune import train_along
 from selfsort.learning.rates import half_cosine
 from selfsort.learning.seeds import derive_seed, seeded_init, torch_generator
 from selfsort.learning.trainee import Trainee
@@ -284,6 +285,7 @@ class _Run:
         if config.sync_bn:
             self.net = cast(SeCuNet, distributed.synchronised(self.net))
         self.optimizer = _optimizer(self.net, config)
+        train_along(self.net, self.optimizer, images)
         self.shuffling = torch_generator(seed, "batches")
         self.viewing = torch_generator(seed, "views", device)
         # Four bytes per image and head; -1 until an image has been seen.
@@ -592,4 +594,5 @@ METHOD = Method(
     improvable=Improvable(open_trainee, "epochs", lambda config, step: max(0, step - 1)),
     learns_on="features",
     needs_views=True,
+    finetunes=True,
 )

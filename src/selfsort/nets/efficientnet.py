@@ -150,6 +150,10 @@ class EfficientNetLite(nn.Module):
         """Return the mean over the last map."""
         return self.maps(x_BCHW).mean(dim=(2, 3))
 
+    def last_weights(self) -> list[nn.Parameter]:
+        """Return the weights of the last stage and of what follows it."""
+        return [*self.blocks[-1].parameters(), *self.head.parameters()]
+
     def logits(self, x_BCHW: Tensor) -> Tensor:
         """Return what it says of the classes it was trained on."""
         found: Tensor = self.classifier(self.features(x_BCHW))

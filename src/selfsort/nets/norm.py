@@ -68,4 +68,9 @@ def refresh_statistics(net: nn.Module, batches: Iterable[Tensor]) -> None:
 
 
 def _norms(net: nn.Module) -> list[nn.BatchNorm1d | nn.BatchNorm2d]:
-    return [module for module in net.modules() if isinstance(module, nn.BatchNorm1d | nn.BatchNorm2d)]
+    """Return what normalises batches, but not inside a network that keeps its statistics whatever is done to it."""
+    kept = {
+        inner for module in net.modules() if getattr(module, "keeps_statistics", False) for inner in module.modules()
+    }
+    found = (module for module in net.modules() if module not in kept)
+    return [module for module in found if isinstance(module, nn.BatchNorm1d | nn.BatchNorm2d)]

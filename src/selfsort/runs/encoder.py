@@ -15,8 +15,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from selfsort.data import ImageSpec, conform
+from selfsort.data import Fit, ImageSpec, conform
 from selfsort.data.folder import expanded
+from selfsort.encoders.encode import fit_of
+from selfsort.encoders.finetune import tuned
 from selfsort.encoders.fitted import FittedEncoder, Part
 from selfsort.encoders.options import EncodeConfig
 from selfsort.encoders.pictures import Pictures
@@ -128,6 +130,14 @@ class Opened:
         """The shorter side of the images it wants; None if it does not say."""
         sides = [min(part.source.shape[:2]) for part in self.parts if not isinstance(part.source, VectorTable)]
         return max(sides, default=None) if self.run is None else None
+
+    @property
+    def fit(self) -> Fit | None:
+        """What it wants done about another aspect ratio; None if it does not say, or in several ways."""
+        if self.run is not None:
+            return None
+        fits = {fit_of(part.source) for part in self.parts if not isinstance(part.source, VectorTable)}
+        return fits.pop() if len(fits) == 1 else None
 
     @property
     def has_views(self) -> bool:
@@ -278,12 +288,18 @@ def given_encoder(folder: RunFolder) -> str:
     return given if isinstance(given, str) else NO_ENCODER
 
 
-def stored_encoder(folder: RunFolder, device: torch.device, elsewhere: str | None = None) -> FittedEncoder:
+def stored_encoder(
+    folder: RunFolder, device: torch.device, elsewhere: str | None = None, *, as_given: bool = False
+) -> FittedEncoder:
     """Rebuild the encoder of a run; another one than it was made with is refused.
 
-    `elsewhere` is where the user says it is now: a file that was moved, or the table of other pictures.
+    Args:
+        folder: the run.
+        device: where it computes.
+        elsewhere: where the user says it is now: a file that was moved, or the table of other pictures.
+        as_given: as it was before the run trained it, if it did.
     """
-    from selfsort.runs.model import learned_on
+    from selfsort.runs.model import STARTED_FROM, learned_on
 
     if "encoder" not in folder.config:  # runs of before: another run's features as they are
         part = _run_inside(folder, {"layer": folder.config.get("features_layer", "top")}, device)
@@ -307,7 +323,11 @@ def stored_encoder(folder: RunFolder, device: torch.device, elsewhere: str | Non
             f"{folder.path / ENCODER_FILE} does not belong to the encoder of the run. Expected the centres that "
             "selfsort fit wrote. The run was changed or damaged: restore it, or run selfsort fit again."
         )
-    return fitted
+    if config.finetune == "none" or as_given:
+        return fitted
+    # What goes on from a run learns on that run's encoder as it became there.
+    trained_by = RunFolder.open(folder.path / STARTED_FROM) if (folder.path / STARTED_FROM).is_dir() else folder
+    return tuned(fitted, trained_by.read_state("model.safetensors"))
 
 
 def _stored_part(

@@ -14,9 +14,10 @@ from threadpoolctl import threadpool_limits
 
 from selfsort import distributed
 from selfsort.classic.one import METHOD as ONE
-from selfsort.data import Dataset, ImageSpec, read_source
+from selfsort.data import Dataset, Fit, ImageSpec, read_source
 from selfsort.data.options import ReadOptions
 from selfsort.encoders.cache import cache_folder
+from selfsort.encoders.finetune import check_tunable, tunable, tuned
 from selfsort.encoders.fitted import FittedEncoder, fit_encoder
 from selfsort.encoders.options import EncodeConfig
 from selfsort.encoders.pictures import Pictures
@@ -54,8 +55,9 @@ _MAX_THREADS = 1024
 """More than any machine has use for; a stranger's config.json must not start millions."""
 
 
-Reader = Callable[[int | None], Dataset]
-"""Gives images, those of different or large sizes in the size that an encoder wants; None: in their own."""
+Reader = Callable[[int | None, Fit | None], Dataset]
+"""Gives images, those of different or large sizes as an encoder wants them: their side, and what is done about another
+aspect ratio; None: in their own size, and as usual."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,7 +115,7 @@ class Launched:
     def model(self, result: Clustering) -> Model:
         """Return the fitted model, without the way through a folder."""
         own = self.fit.method.restore(self.fit.config, result.model, device=self.fit.device)
-        return own if self.encoder is None else EncodedModel(self.encoder, own)
+        return own if self.encoder is None else EncodedModel(tuned(self.encoder, result.model), own)
 
 
 def fill(
@@ -147,7 +149,7 @@ def launch(request: Request) -> Launched:
     if request.out is not None and distributed.is_main():
         RunFolder.refuse_occupied(request.out)
     side = opened.side if opened is not None else side_of(wanted or NO_ENCODER)
-    source, dataset = _read(request.source, side)
+    source, dataset = _read(request.source, side, None if opened is None else opened.fit)
     reason = "asked for"
     if is_auto and request.start_from is None:
         judged, opened = _judge(
@@ -160,7 +162,7 @@ def launch(request: Request) -> Launched:
         reason = judged.reason
         notes = (*notes, judged.note) if judged.note else notes
         if opened is None and min(dataset.images.shape[:2]) == side:  # decoded for it: pixels want their own size
-            source, dataset = _read(request.source, None)
+            source, dataset = _read(request.source, None, None)
     settle_for = partial(settle_for, shape=dataset.images.shape, on_encoder=opened is not None)
     if request.start_from is not None:
         refuse_other_images(request.start_from, dataset)
@@ -208,12 +210,12 @@ def launch(request: Request) -> Launched:
     return launched
 
 
-def _read(source: ReadOptions | Dataset | Reader, side: int | None) -> tuple[Json, Dataset]:
+def _read(source: ReadOptions | Dataset | Reader, side: int | None, fit: Fit | None) -> tuple[Json, Dataset]:
     """Return images and how to read them again; pictures of different or large sizes come in that of an encoder."""
     if not isinstance(source, ReadOptions):
-        dataset = source if isinstance(source, Dataset) else source(side)
+        dataset = source if isinstance(source, Dataset) else source(side, fit)
         return dataset.ingest, dataset
-    reading = replace(source, side=side)
+    reading = replace(source, side=side, fit=source.fit or fit or "crop")
     return reading.to_json(), reading.read()
 
 
@@ -255,7 +257,10 @@ def _open_encoder(wanted: str, kind: Method | Stage, settings: Mapping[str, Any]
             f"{kind.name} learns from pixels alone, so --encoder cannot be used with it. Expected a method that takes "
             "features. Choose for example --method ac-gdl, or --encoder none."
         )
-    opened = open_encoder(wanted, device, EncodeConfig.from_json(split(settings)[2]))
+    config = EncodeConfig.from_json(split(settings)[2])
+    check_tunable(kind, (), config)
+    opened = open_encoder(wanted, device, config)
+    check_tunable(kind, opened.parts, config)
     if kind.needs_views and not opened.has_views:
         raise InvalidInput(
             f"{kind.name} learns from augmented pictures, which a table of features does not have. Expected a network "
@@ -269,15 +274,17 @@ def _encoded(
 ) -> tuple[FittedEncoder, Encoded]:
     on = kind.learns_on
     assert on is not None, "refused before"
-    return fit_encoder(
+    is_frozen = config.finetune == "none"
+    fitted, encoded = fit_encoder(
         opened.parts,
         Pictures(dataset.images, dataset.names, dataset.fingerprint),
         config,
         on=on,
-        with_views=_learns_from_views(kind) and opened.has_views,
+        with_views=_learns_from_views(kind) and opened.has_views and is_frozen,
         device=device,
         folder=cache_folder() if is_cached else None,
     )
+    return fitted, encoded if is_frozen else tunable(fitted, encoded, dataset.images)
 
 
 def _learns_from_views(kind: Method) -> bool:
@@ -286,14 +293,24 @@ def _learns_from_views(kind: Method) -> bool:
 
 
 def _encoded_like(
-    earlier: RunFolder, kind: Method, dataset: Dataset, device: torch.device, now: str | None, *, is_cached: bool
+    earlier: RunFolder,
+    kind: Method,
+    dataset: Dataset,
+    device: torch.device,
+    now: str | None,
+    *,
+    is_cached: bool,
+    is_resumed: bool = False,
 ) -> tuple[FittedEncoder, Encoded]:
     """Encode images with the encoder of a run (`now`: where it is now), for what goes on from it or for itself."""
-    fitted = stored_encoder(earlier, device, now)
+    is_tuning = is_resumed and not (earlier.path / STARTED_FROM).is_dir()
+    fitted = stored_encoder(earlier, device, now, as_given=is_tuning)
+    is_tuning = is_tuning and fitted.config.finetune != "none"
     pictures = Pictures(dataset.images, dataset.names, dataset.fingerprint)
     has_views = not any(isinstance(part.source, VectorTable) for part in fitted.parts)
-    with_views = _learns_from_views(kind) and has_views
-    return fitted, fitted.encode(pictures, folder=cache_folder() if is_cached else None, with_views=with_views)
+    with_views = _learns_from_views(kind) and has_views and not is_tuning
+    encoded = fitted.encode(pictures, folder=cache_folder() if is_cached else None, with_views=with_views)
+    return fitted, tunable(fitted, encoded, dataset.images) if is_tuning else encoded
 
 
 def _settings_of(
@@ -362,7 +379,7 @@ def resume(
         )
     fitted, encoded = None, None
     if has_encoder(folder):
-        fitted, encoded = _encoded_like(folder, kind, dataset, torch_device, encoder, is_cached=cache)
+        fitted, encoded = _encoded_like(folder, kind, dataset, torch_device, encoder, is_cached=cache, is_resumed=True)
     elif encoder is not None:
         raise InvalidInput(f"the run {path} was made from pixels. Expected one with an encoder. Leave --encoder out.")
     fit = FitRun(
@@ -426,7 +443,7 @@ def reading_like(earlier: RunFolder, given: ReadOptions | None) -> ReadOptions:
     spec = ImageSpec.from_json(earlier.field("image", dict))
     size = given.size if given.size is not None else min(spec.height, spec.width)
     channels: Literal[1, 3] = 1 if spec.channels == 1 else 3
-    return replace(given, size=size, channels=given.channels or channels)
+    return replace(given, size=size, channels=given.channels or channels, fit=given.fit or spec.fit)
 
 
 def refuse_other_images(earlier: RunFolder, dataset: Dataset) -> None:

@@ -22,6 +22,7 @@ from selfsort import __version__, distributed
 from selfsort.classic.method import rows_of
 from selfsort.config import Config
 from selfsort.data import ImageSpec
+from selfsort.encoders.finetune import finetuning
 from selfsort.errors import CannotWrite, Interrupted, InvalidInput, TrainingFailed, invalid
 from selfsort.improve.around import ImproveConfig, check_improvable, train_improved
 from selfsort.learning.checkpoint import weights_within
@@ -31,7 +32,7 @@ from selfsort.metrics.external import match_clusters, scores
 from selfsort.metrics.internal import collapse_warnings, size_report
 from selfsort.runs.folder import RunFolder, Thumbnails
 from selfsort.trust.verdict import Verdict, judge
-from selfsort.types import I64, U8, Clustering, Encoded, Images, Json, Method, Snapshot, State
+from selfsort.types import I64, U8, Clustering, Encoded, Images, Json, Method, Snapshot, State, Tunable
 
 resource: ModuleType | None
 try:
@@ -181,7 +182,7 @@ class FitRun:
     def _snapshots(self, resume: State | None) -> Iterator[Snapshot]:
         if self.encoded is None or self.method.train_on_features is None:
             return train_improved(
-                self.method,
+                finetuning(self.method) if isinstance(self.encoded, Tunable) else self.method,
                 self.images if self.encoded is None else self.encoded,
                 self.config,
                 self.improve,

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from tests.contract.tiny import TINY
 
 from selfsort.data import conform
 from selfsort.data.synthetic import shapes
-from selfsort.errors import InvalidInput, MissingData
+from selfsort.errors import CannotWrite, InvalidInput, MissingData
 from selfsort.estimator import ImageClusterer
 from selfsort.methods.registry import METHODS
 from selfsort.runs.export.table import export_run
@@ -86,6 +87,74 @@ def test_following_the_metadata_gives_the_labels_of_the_run(run: Path, tmp_path:
     ready = conform(wide, ImageSpec.from_json(folder.config["image"]))
     expected = apply_in_chunks(load_model(folder, choose_device("cpu")), ready)
     np.testing.assert_array_equal(run_onnx(path, ready)[0].argmax(axis=1), expected.labels)
+
+
+@pytest.fixture
+def large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if protobuf could hold a kilobyte."""
+    monkeypatch.setattr("selfsort.runs.export.onnx._MOST_BYTES", 1000)
+
+
+def data_of(path: Path) -> set[str]:
+    graph = onnx.load(path, load_external_data=False)
+    assert {given.name for given in graph.graph.input} == {"pixels"}
+    return {entry.value for part in graph.graph.initializer for entry in part.external_data if entry.key == "location"}
+
+
+@pytest.mark.parametrize("name", ["dac", "gatcluster", "jule", "kmeans", "ac-gdl", "umap-kmeans"])
+def test_weights_above_the_limit_lie_beside_it(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    images, new = (shapes(12, size=16, n_classes=3, channels=3, seed=seed)[0] for seed in (0, 9))
+    saved(name, images, tmp_path / "run")
+    (tmp_path / "out").mkdir()
+    folder = RunFolder.open(tmp_path / "run")
+    expected = run_onnx(export_onnx(folder, tmp_path / "whole.onnx"), new)
+    monkeypatch.setattr("selfsort.runs.export.onnx._MOST_BYTES", 1000)
+    path = export_onnx(folder, tmp_path / "out" / "model.onnx")
+    for found, same in zip(run_onnx(path, new), expected, strict=True):
+        np.testing.assert_allclose(found, same, atol=1e-5)
+    assert data_of(path) == {other.name for other in path.parent.iterdir()} - {path.name}
+    onnx.checker.check_model(str(path))
+
+
+@pytest.mark.usefixtures("large")
+def test_a_model_in_two_files_replaces_another(run: Path, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    path, other = tmp_path / "out" / "model.onnx", tmp_path / "other"
+    saved("dac", shapes(12, size=20, n_classes=3)[0], other)
+    first = data_of(export_onnx(RunFolder.open(other), path))
+    (path.parent / "model.onnx.data").write_bytes(b"of somebody else")
+    assert data_of(export_onnx(RunFolder.open(run), path)).isdisjoint(first)
+    assert {found.name for found in path.parent.iterdir()} == {"model.onnx", "model.onnx.data", *data_of(path)}
+    assert run_onnx(path, shapes(1, size=20, n_classes=3)[0])[0].shape == (3, 3)
+
+
+@pytest.mark.usefixtures("large")
+def test_a_model_that_cannot_be_written_leaves_the_one_before(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "out").mkdir()
+    path = export_onnx(RunFolder.open(run), tmp_path / "out" / "model.onnx")
+    before = {found.name: found.read_bytes() for found in path.parent.iterdir()}
+    saved("dac", shapes(12, size=20, n_classes=3)[0], tmp_path / "other")
+    replace = Path.replace
+
+    def fails(self: Path, target: Path) -> Path:
+        if Path(target).suffix == ".onnx":
+            raise OSError(28, "No space left on device")
+        return replace(self, target)
+
+    monkeypatch.setattr(Path, "replace", fails)
+    with pytest.raises(CannotWrite, match="No space left"):
+        export_onnx(RunFolder.open(tmp_path / "other"), path)
+    assert before == {found.name: found.read_bytes() for found in path.parent.iterdir()}
+
+
+@pytest.mark.usefixtures("large")
+@pytest.mark.skipif(sys.platform == "win32", reason="no named pipes")
+def test_two_files_do_not_go_into_a_pipe(run: Path, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(InvalidInput, match=r"is two files, and .* takes one"):
+        export_onnx(RunFolder.open(run), tmp_path / "pipe")
 
 
 def test_a_place_inside_the_run_is_refused(run: Path) -> None:

@@ -24,20 +24,20 @@ class Exporter:
     ending: str
     """Put after the name of the run where nobody names a place."""
     prepare: Callable[[RunFolder, RunLabels], Fill] | None
-    """Does all that can be refused, and returns what fills a file; None for folders, which are no file."""
+    """Does all that can be refused, and returns what fills a file; None for what is not always one file."""
 
 
-def _onnx_file(folder: RunFolder, labels: RunLabels) -> Fill:
-    from selfsort.runs.export.onnx import onnx_file  # needs torch, as no other exporter does
+def _export_onnx(folder: RunFolder, place: Path) -> None:
+    from selfsort.runs.export.onnx import export_onnx  # needs torch, as no other exporter does
 
-    return onnx_file(folder, labels)
+    export_onnx(folder, place)
 
 
 EXPORTERS: dict[str, Exporter] = {
     "csv": Exporter(".csv", csv_file),
     "folders": Exporter("-folders", None),
     "npz": Exporter(".npz", npz_file),
-    "onnx": Exporter(".onnx", _onnx_file),
+    "onnx": Exporter(".onnx", None),
 }
 
 
@@ -45,11 +45,14 @@ def export_run(folder: RunFolder, labels: RunLabels, to: str, out: Path | None =
     """Write one export and return its place: `out`, or one here named after the run."""
     exporter = EXPORTERS[to]
     place = out or Path(f"{folder.path.resolve().name}{exporter.ending}")
-    if exporter.prepare is None:
+    if to == "folders":
         return export_folders(folder, place, labels, link=link, is_numbered=out is None)
     if folder.holds(place):
         raise InvalidInput(
             f"{place} would lie among the files of the run. Expected another place. Choose another --out."
         )
-    write_whole(place, exporter.prepare(folder, labels))
+    if exporter.prepare is None:
+        _export_onnx(folder, place)
+    else:
+        write_whole(place, exporter.prepare(folder, labels))
     return place
