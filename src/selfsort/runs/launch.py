@@ -26,7 +26,7 @@ from selfsort.errors import InvalidInput, invalid
 from selfsort.improve.around import ImproveConfig
 from selfsort.improve.stages import STAGES, find_stage
 from selfsort.learning.device import choose_device
-from selfsort.methods.registry import DEFAULT_METHOD, find_method
+from selfsort.methods.registry import DEFAULT_METHOD, METHODS, find_method
 from selfsort.runs.auto import Judgement, judge, judge_at_sight, judge_without
 from selfsort.runs.clusters import Clusters, find_number
 from selfsort.runs.encoder import (
@@ -308,6 +308,8 @@ def _settings_of(
 def _kind_of(request: Request) -> Method | Stage:
     if request.stage is None and request.method not in STAGES:
         return find_method(request.method)
+    if request.stage in METHODS and METHODS[request.stage].train_after is not None:
+        return METHODS[request.stage]
     stage = find_stage(request.stage or request.method)
     if request.stage is None or request.start_from is None:
         raise InvalidInput(
