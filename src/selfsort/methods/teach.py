@@ -330,7 +330,10 @@ class _Run:
             return {}
         answers_NK = torch.from_numpy(judge(self.net, self.images, self.device).soft)
         self.average_NK = remembered(self.average_NK, answers_NK.to(self.average_NK), self.config.memory)
-        before_N, self.labels_N = self.labels_N, self.average_NK.argmax(dim=1)
+        before_N, own_N = self.labels_N, self.average_NK.argmax(dim=1)
+        # A network that has lost a cluster has not learned enough to be believed.
+        if len(own_N.unique()) >= len(before_N.unique()):
+            self.labels_N = own_N
         return {
             "changed": float((before_N != self.labels_N).double().mean()),
             "agreement": float((self.given_N == self.labels_N).double().mean()),
