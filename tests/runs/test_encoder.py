@@ -32,6 +32,7 @@ QUICK = {
     "dac": ("epochs=2",),
     "secu": ("epochs=2", "warmup=1", "n_heads=2", "dim=8"),
     "gatcluster": ("iterations=2", "eval_every=1", "m2=8"),
+    "teach": ("head_epochs=3", "head_batch_size=32"),
     "ac-gdl": (),
     "kmeans": (),
 }
@@ -132,7 +133,7 @@ def test_a_table_serves_methods_that_need_no_views(source: str, tmp_path: Path) 
     np.save(tmp_path / "v.npy", vectors)
     for method in ("kmeans", "jule", "dbc"):
         assert len(set(fit(source, method, "v.npy", out=method).clustering.labels[:3].tolist())) == 3
-    for method in ("dac", "secu", "gatcluster"):
+    for method in ("dac", "secu", "gatcluster", "teach"):
         with pytest.raises(InvalidInput, match="learns from augmented pictures"):
             fit(source, method, "v.npy", out=method)
 
