@@ -41,6 +41,8 @@ FULL_COST = 1e11
 # One step of a translation, as a share of the side: a pixel of a digit of 28 x 28. At least one pixel.
 _STEP = 1 / 28
 _BLOCK = 1024
+# Candidates beyond K that are measured again after the matrix product, which rounds.
+_N_SPARE = 8
 # Images ranked again at once: each brings M candidates of D pixels.
 _RANKED_BYTES = 128 * 2**20
 
@@ -185,16 +187,21 @@ def _ranked(rows: _Rows, plain: Neighbours, n_neighbours: int) -> Neighbours:
     for first, last in track(starts, "augmented neighbours", len(starts)):
         candidate_BM = torch.from_numpy(plain.idx[first:last]).to(rows.device)
         view_BVD = torch.stack([rows.block(view, first, last) for view in rows.views], dim=1)
-        found_BM = _least_distances(view_BVD, features_ND[candidate_BM])
-        kept_idx, kept_dist = _merged(candidate_BM.cpu().numpy(), found_BM.cpu().numpy(), n_kept)
-        idx[first:last], sq_dist[first:last] = kept_idx, kept_dist
+        kept_BM, found_BM = _nearest_candidates(view_BVD, candidate_BM, features_ND, n_kept + _N_SPARE)
+        idx[first:last], sq_dist[first:last] = _merged(kept_BM.cpu().numpy(), found_BM.cpu().numpy(), n_kept)
     return Neighbours(idx, sq_dist, n_neighbours)
 
 
-def _least_distances(view_BVD: Tensor, candidate_BMD: Tensor) -> Tensor:
-    """Return the squared distance (B, M) of each candidate to the nearest view: by the product which, then exactly."""
+def _nearest_candidates(
+    view_BVD: Tensor, candidate_BM: Tensor, features_ND: Tensor, n_kept: int
+) -> tuple[Tensor, Tensor]:
+    """Return the candidates nearest to any view by the matrix product, and their squared distances, measured again."""
+    candidate_BMD = features_ND[candidate_BM]
     squares_BVM = view_BVD.square().sum(dim=2)[:, :, None] + candidate_BMD.square().sum(dim=2)[:, None, :]
     rough_BVM = torch.baddbmm(squares_BVM, view_BVD, candidate_BMD.transpose(1, 2), alpha=-2)
-    nearest_BM = rough_BVM.argmin(dim=1)
-    chosen_BMD = view_BVD.gather(1, nearest_BM[:, :, None].expand_as(candidate_BMD))
-    return (chosen_BMD - candidate_BMD).square_().sum(dim=2)
+    rough_BM, view_BM = rough_BVM.min(dim=1)
+    best_BK = rough_BM.topk(min(n_kept, rough_BM.shape[1]), dim=1, largest=False).indices
+    kept_BK = candidate_BM.gather(1, best_BK)
+    rows_B1 = torch.arange(len(view_BVD), device=view_BVD.device)[:, None]
+    gaps_BKD = view_BVD[rows_B1, view_BM.gather(1, best_BK)] - features_ND[kept_BK]
+    return kept_BK, gaps_BKD.square_().sum(dim=2)
