@@ -26,7 +26,7 @@ from selfsort.errors import InvalidInput, invalid
 from selfsort.improve.around import ImproveConfig
 from selfsort.improve.stages import STAGES, find_stage
 from selfsort.learning.device import choose_device
-from selfsort.methods.registry import DEFAULT_METHOD, METHODS, find_method
+from selfsort.methods.registry import DEFAULT_METHOD, METHODS, OWN, find_method
 from selfsort.runs.auto import Judgement, judge, judge_at_sight, judge_without
 from selfsort.runs.clusters import Clusters, find_number
 from selfsort.runs.encoder import (
@@ -310,7 +310,9 @@ def _kind_of(request: Request) -> Method | Stage:
         return find_method(request.method)
     if request.stage in METHODS and METHODS[request.stage].train_after is not None:
         return METHODS[request.stage]
-    stage = find_stage(request.stage or request.method)
+    # Generated, because finding them loads every method of ours.
+    others = (name for name in OWN if METHODS[name].train_after is not None)
+    stage = find_stage(request.stage or request.method, others)
     if request.stage is None or request.start_from is None:
         raise InvalidInput(
             f"{stage.name} is no method but a stage after a finished run. Expected that run. "
