@@ -13,13 +13,14 @@ from torch import Tensor
 
 from selfsort.data.synthetic import shapes
 from selfsort.errors import InvalidInput
+from selfsort.graph.communities import symmetric_affinities
 from selfsort.graph.neighbours import Neighbours
 from selfsort.methods import _teach_head as head
 from selfsort.methods import teach
 from selfsort.methods.registry import METHODS
 from selfsort.methods.teach import METHOD, Pupil, TeachConfig, plan_rounds, remembered, restore, teaching_loss, train
 from selfsort.metrics.external import scores
-from selfsort.types import F32, Assignment, Clustering, Encoded, FinishedRun, Images, Snapshot, State
+from selfsort.types import F32, I64, Assignment, Clustering, Encoded, FinishedRun, Images, Snapshot, State
 
 CPU = torch.device("cpu")
 TINY: dict[str, Any] = {"epochs": 3, "batch_size": 16, "K_s": 5, "rounds": 1}
@@ -34,11 +35,11 @@ def pictures() -> Images:
     return shapes(20, size=16, seed=1, n_classes=3)[0]
 
 
-def rows(n: int, n_features: int, n_classes: int, seed: int = 0, noise: float = 0.3) -> tuple[Encoded, F32]:
+def rows(n: int, n_features: int, n_classes: int, seed: int = 0, noise: float = 0.3) -> tuple[Encoded, I64]:
     """Rows around a few directions, with three noisy views of each."""
     chance = np.random.default_rng(seed)
     centres = chance.standard_normal((n_classes, n_features))
-    truth = np.arange(n) % n_classes
+    truth: I64 = np.arange(n, dtype=np.int64) % n_classes
 
     def noisy(count: int) -> F32:
         values = centres[truth[:, None]] + noise * chance.standard_normal((n, count, n_features))
@@ -114,11 +115,11 @@ class TestLosses:
     @pytest.mark.parametrize("beta", [0.3, 0.6, 1.0])
     def test_agreement_equals_the_oracle(self, beta: float) -> None:
         chance = np.random.default_rng(1)
-        probabilities = [chance.dirichlet(np.ones(4), 6) for _ in range(4)]
+        p = [chance.dirichlet(np.ones(4), 6) for _ in range(4)]
         marginal = chance.dirichlet(np.ones(4))
-        logs = [torch.from_numpy(p).log() for p in probabilities]
+        logs = [torch.from_numpy(part).log() for part in p]
         found = head.agreement_loss((logs[0], logs[1]), (logs[2], logs[3]), torch.from_numpy(marginal), beta)
-        assert found.item() == pytest.approx(oracle.agreement(*probabilities, marginal, beta))
+        assert found.item() == pytest.approx(oracle.agreement((p[0], p[1]), (p[2], p[3]), marginal, beta))
 
     def test_agreement_by_hand(self) -> None:
         sure = torch.tensor([[1.0, 1e-30]]).log()
@@ -196,11 +197,10 @@ class TestPixels:
 
     def test_leiden_takes_half_of_the_neighbours(self, monkeypatch: pytest.MonkeyPatch, pictures: Images) -> None:
         seen: list[int | None] = []
-        right = teach.symmetric_affinities
 
         def spy(neighbours: Neighbours, n_neighbours: int | None = None) -> object:
             seen.append(n_neighbours)
-            return right(neighbours, n_neighbours)
+            return symmetric_affinities(neighbours, n_neighbours)
 
         monkeypatch.setattr(teach, "symmetric_affinities", spy)
         next(train(pictures, make(grouping="leiden", K_s=8), device=CPU, seed=0))

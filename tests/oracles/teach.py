@@ -19,8 +19,9 @@ def smoothed_cross_entropy(logits: F64, labels: list[int], smoothing: float) -> 
     return total / len(labels)
 
 
-def agreement(first_s: F64, second_s: F64, first_t: F64, second_t: F64, marginal: F64, beta: float) -> float:
+def agreement(student: tuple[F64, F64], teacher: tuple[F64, F64], marginal: F64, beta: float) -> float:
     """Mean over pairs of -w (pmi(x, x') + pmi(x', x)) / 2; the arguments are probabilities (B, K) and (K,)."""
+    (first_s, second_s), (first_t, second_t) = student, teacher
     total = 0.0
     for i in range(len(first_s)):
         weight = sum(first_t[i, k] * second_t[i, k] for k in range(len(marginal)))

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Literal, NoReturn, Protocol
+from typing import Any, Literal, NoReturn, Protocol, cast
 
 import numpy as np
 import torch
@@ -70,6 +70,16 @@ class ClusterFeatures(Protocol):
     """The algorithm itself."""
 
     def __call__(self, features: F32, config: Any, *, seed: int, device: torch.device) -> Partition:
+        """Cluster feature rows."""
+        ...
+
+
+class ClusterGraph(Protocol):
+    """The algorithm of a method whose settings are a `GraphConfig`: it may be given the neighbours."""
+
+    def __call__(
+        self, features: F32, config: Any, *, seed: int, device: torch.device, neighbours: Neighbours | None = None
+    ) -> Partition:
         """Cluster feature rows."""
         ...
 
@@ -288,7 +298,7 @@ def classic_method(
         features, run = pixel_features(images, mean), cluster
         if wants_augmented(config):
             found = search_augmented(images, features, config, device=device, mean=mean)
-            run = partial(cluster, neighbours=found)
+            run = partial(cast(ClusterGraph, cluster), neighbours=found)
         snapshot = only(features, config, run, seed, device)
         if mean is not None and snapshot.result is not None:
             snapshot.result.model.arrays["mean_image"] = mean

@@ -332,7 +332,7 @@ class _Run:
         self.average_NK = remembered(self.average_NK, answers_NK.to(self.average_NK), self.config.memory)
         before_N, own_N = self.labels_N, self.average_NK.argmax(dim=1)
         # A network that has lost a cluster has not learned enough to be believed.
-        if len(own_N.unique()) >= len(before_N.unique()):
+        if len(np.unique(own_N)) >= len(np.unique(before_N)):
             self.labels_N = own_N
         return {
             "changed": float((before_N != self.labels_N).double().mean()),

@@ -308,11 +308,12 @@ def _settings_of(
 def _kind_of(request: Request) -> Method | Stage:
     if request.stage is None and request.method not in STAGES:
         return find_method(request.method)
-    if request.stage in METHODS and METHODS[request.stage].train_after is not None:
-        return METHODS[request.stage]
+    name = request.stage or request.method
+    if name in METHODS and METHODS[name].train_after is not None:
+        return METHODS[name]
     # Generated, because finding them loads every method of ours.
     others = (name for name in OWN if METHODS[name].train_after is not None)
-    stage = find_stage(request.stage or request.method, others)
+    stage = find_stage(name, others)
     if request.stage is None or request.start_from is None:
         raise InvalidInput(
             f"{stage.name} is no method but a stage after a finished run. Expected that run. "
