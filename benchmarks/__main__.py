@@ -63,6 +63,16 @@ GOALS = (
     Goal("secu", "secu_step_overhead", 1.2, True, "a SeCu step, views and ten heads included, over the bare network"),
     Goal("secu", "secu_assignment_growth", 1.2, True, "assigning a batch among 40,000 images over among 4,000"),
     Goal("secu", "secu_label_bytes_per_head", 8.0, True, "bytes of stored labels per image and head"),
+    Goal(
+        "teach", "teach_step_overhead", 1.15, True, "a teaching step, augmented images included, over the bare network"
+    ),
+    Goal("teach", "teach_epoch_overhead", 1.6, True, "the same with the answers to all images as they are"),
+    Goal(
+        "teach", "augmented_over_plain_ranked", 60.0, True, "neighbours ranked in 23 views over the plain search, 4,000"
+    ),
+    Goal(
+        "teach", "augmented_over_plain_full", 80.0, True, "a full search in 23 views over the plain one, 4,000 images"
+    ),
 )
 
 

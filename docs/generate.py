@@ -25,7 +25,7 @@ DOCS = ROOT / "docs"
 SETTINGS = DOCS / "settings.md"
 
 PAGES = {"fcae-kmeans": "dbc", "dec": "dbc"} | {
-    name: name for name in ("jule", "dbc", "dac", "gatcluster", "secu", "self-label")
+    name: name for name in ("jule", "dbc", "dac", "gatcluster", "secu", "teach", "self-label")
 }
 """The page of each method that has one; the others share docs/classic.md."""
 

@@ -23,6 +23,7 @@ MODULES = {
     "dac": ["methods.dac", "methods._dac_settings"],
     "gatcluster": ["methods.gatcluster", "methods._gatcluster_settings"],
     "secu": ["methods.secu"],
+    "teach": ["methods.teach", "methods._teach_head"],
     "self-label": ["improve.self_label"],
     "classic": ["classic"],
 }

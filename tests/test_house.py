@@ -68,7 +68,7 @@ TORCH_FREE: dict[str, set[str]] = {
         room: set()
         for room in ("errors", "config", "types", "progress", "text", "registry", "metrics", "data", "report")
     },
-    "graph": {"graph/knn.py"},  # the chunked matrix product
+    "graph": {"graph/knn.py", "graph/augmented.py"},  # the chunked matrix product, and views of whole batches
     "explore": set(),
 }
 

@@ -334,6 +334,8 @@ class Method:
     """Given by the classical methods; their models are `FeatureModel`s."""
     train_from: TrainFrom | None = None
     """Given by methods that can begin with the model of an earlier run."""
+    train_after: TrainStage | None = None
+    """Given by methods that can also begin with a finished run of any method, as a stage does."""
     is_shareable: bool = False
     """True if several processes can train it together (torchrun)."""
     improvable: Improvable | None = None

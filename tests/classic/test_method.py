@@ -7,12 +7,14 @@ import numpy as np
 import pytest
 import torch
 
-from selfsort.classic import gdl, kmeans, linkage
+from selfsort.classic import gdl, kmeans, leiden, linkage, path
 from selfsort.classic import method as fit
 from selfsort.classic.method import CentroidModel, Partition, VoteModel, classic_method, pixel_features
 from selfsort.config import Config
 from selfsort.data.synthetic import shapes
 from selfsort.errors import InvalidInput
+from selfsort.graph.augmented import augmented_neighbours
+from selfsort.metrics import external
 from selfsort.runs.model import apply_in_chunks
 from selfsort.types import F32, Clustering, Images, Method, State
 
@@ -161,3 +163,55 @@ class TestRefusals:
         meta = {"n_clusters": 2, "n_neighbours": 2, "sigma_sq": 1.0}
         with pytest.raises(ValueError, match="labels do not fit its features"):
             VoteModel(State({"features": np.eye(3), "labels": np.array(labels)}, meta), CPU)
+
+
+class TestAugmentedNeighbours:
+    """What the graph methods do with neighbours=augmented."""
+
+    METHODS = (gdl.METHOD, leiden.METHOD, path.PATH, path.ZETA)
+
+    @staticmethod
+    def strokes() -> tuple[Images, list[int]]:
+        """Two slants of a stroke, each anywhere in a range of two pixels."""
+        pixels = np.zeros((36, 12, 12, 1), np.uint8)
+        classes = []
+        for i in range(36):
+            x, y = i // 2 % 3, i // 6 % 3
+            for step in range(6):
+                pixels[i, 2 + y + step, (2 + x + step) if i % 2 else (7 + x - step)] = 255 - 10 * (i // 18)
+            classes.append(i % 2)
+        return Images(pixels), classes
+
+    @pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
+    def test_shifted_strokes_come_together(self, method: Method) -> None:
+        images, classes = self.strokes()
+        result = fitted(method, images, 2, K_s=6, neighbours="augmented", views="mild")
+        assert external.scores(result.labels, np.array(classes))["acc"] == 1
+        assert result.soft.shape == (36, 2)
+
+    @pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
+    def test_the_search_is_the_one_that_was_asked_for(self, method: Method, monkeypatch: pytest.MonkeyPatch) -> None:
+        asked: list[object] = []
+
+        def search(*arguments: object, **options: object) -> object:
+            asked.append(options["strength"])
+            return augmented_neighbours(*arguments, **options)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(fit, "augmented_neighbours", search)
+        images, _ = self.strokes()
+        fitted(method, images, 2)
+        assert not asked
+        fitted(method, images, 2, neighbours="augmented", views="strong")
+        assert asked == ["strong"]
+
+    def test_the_local_graph_subtracts_the_mean_from_views_too(self) -> None:
+        images, classes = self.strokes()
+        result = fitted(gdl.METHOD, images, 2, K_s=6, neighbours="augmented", graph="local")
+        assert external.scores(result.labels, np.array(classes))["acc"] == 1
+
+    @pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
+    def test_features_are_refused(self, method: Method) -> None:
+        config = method.config.from_json({"n_clusters": 2, "neighbours": "augmented"})
+        assert method.train_on_features is not None
+        with pytest.raises(InvalidInput, match=r"neighbours must be plain for the features of an encoder"):
+            list(method.train_on_features(np.eye(9, dtype=np.float32), config, device=CPU, seed=0))

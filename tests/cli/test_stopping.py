@@ -33,7 +33,7 @@ from selfsort.runs.loop import FitRun
 ROOT = Path(__file__).parents[2]
 PROGRAM = [sys.executable, str(ROOT / "tests" / "toy.py")]
 TOY_WORDS = ["--clusters", "3", "--method", "toy"]
-DEEP = ("jule", "dbc", "dac", "gatcluster", "secu", "self-label")
+DEEP = ("jule", "dbc", "dac", "gatcluster", "secu", "teach", "self-label")
 RESULT_FILES = ("labels.csv", "features.npy", "soft.npy", "model.safetensors")
 
 

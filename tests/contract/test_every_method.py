@@ -36,10 +36,11 @@ from selfsort.types import Clustering, FinishedRun, Images, Method, Model, Snaps
 K = 3
 CPU = torch.device("cpu")
 IMPROVABLE = [f"improved {name}" for name, method in METHODS.items() if method.improvable is not None]
+AFTER = [f"{name} after a run" for name, method in METHODS.items() if method.train_after is not None]
 every_method = pytest.mark.parametrize("name", METHODS)
-every_kind = pytest.mark.parametrize("name", [*METHODS, *STAGES])
+every_kind = pytest.mark.parametrize("name", [*METHODS, *STAGES, *AFTER])
 FINETUNED = [f"finetuned {name}" for name, method in METHODS.items() if method.finetunes]
-every_training = pytest.mark.parametrize("name", [*METHODS, *STAGES, *IMPROVABLE, *FINETUNED])
+every_training = pytest.mark.parametrize("name", [*METHODS, *STAGES, *AFTER, *IMPROVABLE, *FINETUNED])
 
 
 @pytest.fixture(scope="module")
@@ -72,12 +73,17 @@ def encode(method: Method, images: Images) -> tuple[FittedEncoder, Tunable]:
 
 
 def find(name: str) -> Method:
-    """Return a method, or a stage after a small run of SeCu."""
-    if name not in STAGES:
+    """Return a method, or a stage, or a method that is one, after a small run of SeCu."""
+    if name in METHODS:
         return METHODS[name]
     secu = METHODS["secu"]
     config = secu.config.from_json({"n_clusters": K, **TINY["secu"]})
-    return STAGES[name].after(FinishedRun("secu", secu.restore(config, first_run(), device=CPU)))
+    run = FinishedRun("secu", secu.restore(config, first_run(), device=CPU))
+    if name in STAGES:
+        return STAGES[name].after(run)
+    method = METHODS[name.removesuffix(" after a run")]
+    assert method.train_after is not None
+    return dataclasses.replace(method, train=functools.partial(method.train_after, run))
 
 
 def make_fit(name: str, images: Images, *, seed: int = 0, folder: RunFolder | None = None) -> FitRun:
@@ -263,7 +269,7 @@ def test_settings_are_described_and_survive_json(name: str) -> None:
 
 
 def test_states_are_arrays_and_json_only(images: Images) -> None:
-    for name in (*METHODS, *STAGES, *IMPROVABLE, *FINETUNED):
+    for name in (*METHODS, *STAGES, *AFTER, *IMPROVABLE, *FINETUNED):
         fit = make_fit(name, images)
         states: list[State] = []
         fit.on_snapshot = lambda snapshot, into=states: into.append(snapshot.state())

@@ -37,6 +37,7 @@ TINY: dict[str, dict[str, Any]] = {
         "solarise": 0.0,
     },
     "jule": {"epochs": 1, "batch_size": 12, "K_s": 5, "eta": 0.5},
+    "teach": {"epochs": 3, "batch_size": 12, "K_s": 5, "rounds": 2, "finer": 2.0},
     "self-label": {"epochs": 3, "warmup": 1, "batch_size": 12, "min_agreement": 0.0},
 }
 

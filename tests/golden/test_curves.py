@@ -23,7 +23,7 @@ from tests.precision import double_precision
 
 from selfsort.data.synthetic import shapes
 from selfsort.improve import self_label
-from selfsort.methods import _secu_balance, dac, dbc, gatcluster, jule, secu
+from selfsort.methods import _secu_balance, dac, dbc, gatcluster, jule, secu, teach
 from selfsort.methods.registry import METHODS
 from selfsort.types import Arrays, Clustering, FinishedRun, Snapshot
 
@@ -138,6 +138,8 @@ def test_every_method_that_trains_is_recorded() -> None:
         ("secu", secu, "centre_loss"),
         ("secu", secu, "encoder_rate"),
         ("secu", _secu_balance, "raise_lower"),
+        ("teach", teach, "teaching_loss"),
+        ("teach", teach, "one_cycle"),
         ("self-label", self_label, "label_loss"),
         ("self-label", self_label, "learning_rate"),
     ],

@@ -15,3 +15,8 @@ def test_names_are_keys_and_no_methods() -> None:
 def test_a_near_miss_is_named() -> None:
     with pytest.raises(InvalidInput, match=r"--stage must be one of .*; got 'selflabel'. Did you mean self-label\?"):
         find_stage("selflabel")
+
+
+def test_what_else_can_follow_a_run_is_named_too() -> None:
+    with pytest.raises(InvalidInput, match=r"be one of self-label, teach; got 'teech'\. Did you mean teach\?"):
+        find_stage("teech", ["teach"])

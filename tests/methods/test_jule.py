@@ -39,8 +39,9 @@ from selfsort.methods.jule import (
     unfolding_rate,
     view_of,
 )
+from selfsort.methods.recipes import recipes_of
 from selfsort.metrics.external import accuracy
-from selfsort.types import I64, Clustering, Images, Snapshot, State
+from selfsort.types import I64, Clustering, Encoded, Images, Snapshot, State
 
 CPU = torch.device("cpu")
 QUICK = JULEConfig(n_clusters=4, epochs=2, batch_size=20, K_s=10, eta=0.5)
@@ -414,6 +415,44 @@ class TestBadData:
         )
         result = result_of(images, replace(QUICK, n_clusters=2, init="kmeans"))
         assert np.isfinite(result.features).all()
+
+
+class TestAugmented:
+    CONFIG = JULEConfig(n_clusters=3, epochs=1, K_s=5, eta=0.5, batch_size=12)
+
+    def test_the_start_may_compare_views(self, pictures: Images) -> None:
+        plain = jule.first_view(pictures, self.CONFIG, torch.device("cpu"))
+        views = jule.first_view(pictures, replace(self.CONFIG, neighbours="augmented"), torch.device("cpu"))
+        np.testing.assert_array_equal(plain.features, views.features)
+        assert (views.neighbours.sq_dist <= plain.neighbours.sq_dist).all()
+        assert (views.neighbours.sq_dist < plain.neighbours.sq_dist).any()
+
+    def test_features_of_an_encoder_have_no_views_to_compare(self) -> None:
+        encoded = Encoded(np.eye(9, dtype=np.float32))
+        with pytest.raises(InvalidInput, match="neighbours must be plain"):
+            list(train(encoded, replace(self.CONFIG, neighbours="augmented"), device=torch.device("cpu"), seed=0))
+
+    def test_augmented_triplets_resume_to_the_same_bits(self, pictures: Images) -> None:
+        config = replace(self.CONFIG, augment=1.0)
+        whole = list(snapshots(pictures, config))
+        plain = list(snapshots(pictures, self.CONFIG))
+        assert whole[1].event["loss"] != plain[1].event["loss"]
+        first = snapshots(pictures, config)
+        next(first)
+        state = next(first).state()
+        *_, last = snapshots(pictures, config, resume=state)
+        assert last.result is not None
+        assert whole[-1].result is not None
+        np.testing.assert_array_equal(last.result.features, whole[-1].result.features)
+
+    def test_published_recipes_leave_both_off(self) -> None:
+        for recipe in recipes_of("jule"):
+            assert recipe.source.startswith("ours") or not {"neighbours", "views", "augment"} & set(recipe.settings)
+        assert (self.CONFIG.neighbours, self.CONFIG.augment) == ("plain", 0.0)
+
+    def test_a_negative_strength_is_refused(self) -> None:
+        with pytest.raises(InvalidInput, match="augment must be at least 0"):
+            JULEConfig(n_clusters=3, augment=-1.0)
 
 
 def test_first_clusters_follow_nearest_neighbours() -> None:

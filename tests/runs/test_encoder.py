@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,7 @@ QUICK = {
     "dac": ("epochs=2",),
     "secu": ("epochs=2", "warmup=1", "n_heads=2", "dim=8"),
     "gatcluster": ("iterations=2", "eval_every=1", "m2=8"),
+    "teach": ("head_epochs=3", "head_batch_size=32"),
     "ac-gdl": (),
     "kmeans": (),
 }
@@ -134,7 +136,7 @@ def test_a_table_serves_methods_that_need_no_views(source: str, tmp_path: Path) 
     np.save(tmp_path / "v.npy", vectors)
     for method in ("kmeans", "jule", "dbc"):
         assert len(set(fit(source, method, "v.npy", out=method).clustering.labels[:3].tolist())) == 3
-    for method in ("dac", "secu", "gatcluster"):
+    for method in ("dac", "secu", "gatcluster", "teach"):
         with pytest.raises(InvalidInput, match="learns from augmented pictures"):
             fit(source, method, "v.npy", out=method)
 
@@ -200,6 +202,76 @@ def test_a_moved_encoder_is_found_where_the_user_says(source: str, tmp_path: Pat
     launch(refine).fit.run()
     (tmp_path / "n.onnx").rename(tmp_path / "m.onnx")
     load_model(RunFolder.open(Path("refined")), CPU)
+
+
+class TestTeachAfterARun:
+    """`refine RUN --stage teach`, on pixels and on features, after methods with and without a network."""
+
+    @staticmethod
+    def teach(source: str, run: str = "run", stage: str = "teach", **more: Any) -> Request:
+        settings = ("epochs=2", "batch_size=32", "head_epochs=3", "head_batch_size=32")
+        earlier = RunFolder.open(Path(run))
+        return Request(
+            source=ReadOptions(path=source),
+            clusters=3,
+            stage=stage,
+            start_from=earlier,
+            settings=settings,
+            device="cpu",
+            out=Path("taught"),
+            **more,
+        )
+
+    @pytest.mark.parametrize("encoder", ["none", "small"])
+    @pytest.mark.parametrize("method", ["ac-gdl", "kmeans", "secu"])
+    def test_it_begins_with_the_labels_and_predicts_by_itself(self, source: str, method: str, encoder: str) -> None:
+        before = fit(source, method, encoder).clustering
+        result = launch(self.teach(source)).fit.run().clustering
+        folder = RunFolder.open(Path("taught"))
+        assert (folder.config["method"], folder.config["refines"]) == ("teach", method)
+        given = result.extras["labels_before"]
+        assert np.mean(given == before.labels) > 0.9
+        shutil.rmtree("run")
+        again = apply_in_chunks(load_model(folder, CPU), blobs(120))
+        np.testing.assert_array_equal(again.labels, result.labels)
+
+    @pytest.mark.parametrize("encoder", ["none", "small"])
+    def test_stopped_at_once_it_resumes_to_the_same_labels(self, source: str, encoder: str) -> None:
+        fit(source, "ac-gdl", encoder)
+        whole = launch(self.teach(source)).fit.run().clustering
+        shutil.rmtree("taught")
+        stopped = launch(self.teach(source)).fit
+        stopped.max_seconds = 0.0
+        with pytest.raises(Interrupted):
+            stopped.run()
+        shutil.rmtree("run")
+        np.testing.assert_array_equal(resume(Path("taught")).fit.run().clustering.soft, whole.soft)
+
+    def test_a_method_that_follows_no_run_is_no_stage(self, source: str) -> None:
+        fit(source, "kmeans", "none")
+        with pytest.raises(InvalidInput, match=r"--stage must be one of self-label, teach; got 'jule'"):
+            launch(self.teach(source, stage="jule"))
+
+    def test_feature_maps_are_refused_and_nothing_is_left(self, source: str) -> None:
+        fit(source, "gatcluster")
+        with pytest.raises(InvalidInput, match="feature maps cannot be taught"):
+            launch(self.teach(source)).fit.run()
+        assert not Path("taught").exists()
+
+
+def test_neighbours_in_views_are_refused_on_features(source: str) -> None:
+    request = Request(
+        source=ReadOptions(path=source),
+        clusters=3,
+        method="ac-gdl",
+        encoder="small",
+        settings=("neighbours=augmented",),
+        device="cpu",
+        out=Path("run"),
+    )
+    with pytest.raises(InvalidInput, match="neighbours must be plain for the features of an encoder"):
+        launch(request).fit.run()
+    assert not Path("run").exists()
 
 
 def test_a_run_from_pixels_has_no_encoder_to_be_moved(source: str) -> None:

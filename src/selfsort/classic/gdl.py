@@ -20,8 +20,8 @@ import numpy as np
 import torch
 
 from selfsort.classic.kmeans import kmeans
-from selfsort.classic.method import Partition, classic_method
-from selfsort.config import Config, setting
+from selfsort.classic.method import GraphConfig, Partition, classic_method
+from selfsort.config import setting
 from selfsort.graph.affinity import digraph
 from selfsort.graph.agglomerate import Agglomeration, agglomerate, nearest_neighbour_components
 from selfsort.graph.knn import find_neighbours
@@ -30,7 +30,7 @@ from selfsort.types import F32, I64, Arrays
 
 
 @dataclass(frozen=True, kw_only=True)
-class GDLConfig(Config):
+class GDLConfig(GraphConfig):
     """Settings of ac-gdl."""
 
     graph: Literal["global", "local"] = setting(
@@ -100,9 +100,12 @@ def short_graph_note(neighbours: Neighbours) -> tuple[str, ...]:
     )
 
 
-def cluster(features: F32, config: GDLConfig, *, seed: int, device: torch.device) -> Partition:
-    """Build the graph, merge down to K."""
-    neighbours = find_neighbours(features, config.K_s, device=device, exact_limit=config.exact_search_limit or None)
+def cluster(
+    features: F32, config: GDLConfig, *, seed: int, device: torch.device, neighbours: Neighbours | None = None
+) -> Partition:
+    """Build the graph, of these neighbours or of those that are searched for; merge down to K."""
+    if neighbours is None:
+        neighbours = find_neighbours(features, config.K_s, device=device, exact_limit=config.exact_search_limit or None)
     first = first_clusters(features, neighbours, config.init, seed)
     merged = agglomerate(
         digraph(neighbours, config.graph, config.a, config.doubling),

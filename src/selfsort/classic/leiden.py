@@ -14,16 +14,17 @@ from dataclasses import dataclass
 
 import torch
 
-from selfsort.classic.method import Partition, PixelConfig, classic_method
+from selfsort.classic.method import GraphConfig, Partition, PixelConfig, classic_method
 from selfsort.config import setting
 from selfsort.graph.communities import Communities, find_communities, find_n_communities, symmetric_affinities
 from selfsort.graph.knn import find_neighbours
+from selfsort.graph.neighbours import Neighbours
 from selfsort.learning.seeds import derive_seed
 from selfsort.types import F32
 
 
 @dataclass(frozen=True, kw_only=True)
-class LeidenConfig(PixelConfig):
+class LeidenConfig(GraphConfig, PixelConfig):
     """Settings of leiden."""
 
     K_s: int = setting(10, "neighbours of an image in the graph, and voters on a new image")
@@ -46,9 +47,12 @@ def communities(
     return find_communities(graph, resolution=resolution, seed=derive_seed(seed, "leiden"))
 
 
-def cluster(features: F32, config: LeidenConfig, *, seed: int, device: torch.device) -> Partition:
-    """Build the graph, find K communities."""
-    neighbours = find_neighbours(features, config.K_s, device=device, exact_limit=config.exact_search_limit or None)
+def cluster(
+    features: F32, config: LeidenConfig, *, seed: int, device: torch.device, neighbours: Neighbours | None = None
+) -> Partition:
+    """Build the graph, of these neighbours or of those that are searched for; find K communities."""
+    if neighbours is None:
+        neighbours = find_neighbours(features, config.K_s, device=device, exact_limit=config.exact_search_limit or None)
     merged, start = find_n_communities(
         symmetric_affinities(neighbours),
         config.n_clusters,

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from functools import partial
+from typing import Any, Literal, NoReturn, Protocol, cast
 
 import numpy as np
 import torch
@@ -20,6 +21,7 @@ from torch import nn
 from selfsort.config import Config, setting
 from selfsort.errors import InvalidInput, invalid
 from selfsort.graph.affinity import unit_rows, vote
+from selfsort.graph.augmented import augmented_neighbours
 from selfsort.graph.knn import nearest_neighbours
 from selfsort.graph.neighbours import Neighbours
 from selfsort.nets.heads import CentroidHead, Compared, PixelRows, VoteHead
@@ -72,6 +74,16 @@ class ClusterFeatures(Protocol):
         ...
 
 
+class ClusterGraph(Protocol):
+    """The algorithm of a method whose settings are a `GraphConfig`: it may be given the neighbours."""
+
+    def __call__(
+        self, features: F32, config: Any, *, seed: int, device: torch.device, neighbours: Neighbours | None = None
+    ) -> Partition:
+        """Cluster feature rows."""
+        ...
+
+
 @dataclass(frozen=True, kw_only=True)
 class PixelConfig(Config):
     """Settings of a method that sees pixels without a graph of its own."""
@@ -81,10 +93,47 @@ class PixelConfig(Config):
     )
 
 
+@dataclass(frozen=True, kw_only=True)
+class GraphConfig(Config):
+    """Settings of a method that joins images to their neighbours."""
+
+    neighbours: Literal["plain", "augmented"] = setting(
+        "plain", "compare images as they are, or by the nearest of several views of one of them (pixels only)"
+    )
+    views: Literal["mild", "strong"] = setting(
+        "strong", "views for neighbours=augmented: 11, or 23, which also combine shifts, angles and zooms"
+    )
+
+
 def wants_centred(config: Config) -> bool:
     """Say whether a method, so set, wants the mean image subtracted before rows are scaled to unit length."""
     centre = getattr(config, "centre", False)
     return getattr(config, "graph", "") == "local" if centre == "auto" else bool(centre)
+
+
+def wants_augmented(config: Config) -> bool:
+    """Say whether a method, so set, compares images in several views."""
+    return isinstance(config, GraphConfig) and config.neighbours == "augmented"
+
+
+def refuse_augmented() -> NoReturn:
+    """Refuse several views where there are no pixels."""
+    raise invalid(
+        "neighbours",
+        "be plain for the features of an encoder or a table, which cannot be translated or rotated",
+        "'augmented'",
+        "Leave neighbours out, or use --encoder none.",
+    )
+
+
+def search_augmented(
+    images: Images, features: F32, config: Any, *, device: torch.device, mean: F32 | None = None
+) -> Neighbours:
+    """Find the K_s nearest of each image in several views, given its pixels as features."""
+    limit = getattr(config, "exact_search_limit", 0) or None
+    return augmented_neighbours(
+        images.pixels, features, config.K_s, strength=config.views, mean=mean, device=device, exact_limit=limit
+    )
 
 
 def pixel_features(images: Images, mean: F32 | None = None) -> F32:
@@ -229,23 +278,31 @@ def classic_method(
 ) -> Method:
     """Wrap an algorithm on features as a full method."""
 
+    def only(features: F32, config: Any, run: ClusterFeatures, seed: int, device: torch.device) -> Snapshot:
+        # A single step: a run killed before it ends starts over and, by its seed, ends the same.
+        _check_features(features, config.n_clusters)
+        partition = run(features, config, seed=seed, device=device)
+        return _only_snapshot(features, partition, config.n_clusters, device)
+
     def train_on_features(
         features: F32, config: Any, *, device: torch.device, seed: int, resume: State | None = None
     ) -> Iterator[Snapshot]:
-        # A single step: a run killed before it ends starts over and, by its seed, ends the same.
-        _check_features(features, config.n_clusters)
-        partition = cluster(features, config, seed=seed, device=device)
-        yield _only_snapshot(features, partition, config.n_clusters, device)
+        if wants_augmented(config):
+            refuse_augmented()
+        yield only(features, config, cluster, seed, device)
 
     def train(
         images: Images, config: Any, *, device: torch.device, seed: int, resume: State | None = None
     ) -> Iterator[Snapshot]:
         mean = mean_image(images) if wants_centred(config) else None
-        features = pixel_features(images, mean)
-        for snapshot in train_on_features(features, config, device=device, seed=seed, resume=resume):
-            if mean is not None and snapshot.result is not None:
-                snapshot.result.model.arrays["mean_image"] = mean
-            yield snapshot
+        features, run = pixel_features(images, mean), cluster
+        if wants_augmented(config):
+            found = search_augmented(images, features, config, device=device, mean=mean)
+            run = partial(cast(ClusterGraph, cluster), neighbours=found)
+        snapshot = only(features, config, run, seed, device)
+        if mean is not None and snapshot.result is not None:
+            snapshot.result.model.arrays["mean_image"] = mean
+        yield snapshot
 
     return Method(name, summary, source, config, train, restore, is_inductive, train_on_features, learns_on="features")
 

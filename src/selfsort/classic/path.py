@@ -36,12 +36,13 @@ from scipy.sparse import csr_array, diags_array, eye_array
 from selfsort.classic import _path_kernels as kernels
 from selfsort.classic._path_kernels import Arcs, Scratch, Steps
 from selfsort.classic.gdl import merge_history, short_graph_note
-from selfsort.classic.method import Partition, classic_method
-from selfsort.config import Config, setting
+from selfsort.classic.method import GraphConfig, Partition, classic_method
+from selfsort.config import setting
 from selfsort.graph.absorb import member_sums
 from selfsort.graph.affinity import Scaling, digraph
 from selfsort.graph.agglomerate import Agglomeration, nearest_neighbour_components, settle
 from selfsort.graph.knn import nearest_neighbours
+from selfsort.graph.neighbours import Neighbours
 from selfsort.graph.tree import BY_AFFINITY, BY_ISOLATION, MergeTree
 from selfsort.progress import track
 from selfsort.types import F32, F64, I64
@@ -53,7 +54,7 @@ _COARSE, _FINE = 1e-5, 1e-9
 
 
 @dataclass(frozen=True, kw_only=True)
-class PathConfig(Config):
+class PathConfig(GraphConfig):
     """Settings of ac-pic and ac-zell."""
 
     K_s: int = setting(20, "neighbours of an image in the graph, and voters on a new image", "code")
@@ -385,8 +386,15 @@ def agglomerate_by_walks(
     return settle(tree, n_clusters, features if absorb else None, is_split_start=is_split_start)
 
 
-def _cluster(features: F32, config: PathConfig, device: torch.device, kind: type[PathIntegral | Zeta]) -> Partition:
-    neighbours = nearest_neighbours(features, config.K_s, device=device)
+def _cluster(
+    features: F32,
+    config: PathConfig,
+    device: torch.device,
+    kind: type[PathIntegral | Zeta],
+    neighbours: Neighbours | None,
+) -> Partition:
+    if neighbours is None:
+        neighbours = nearest_neighbours(features, config.K_s, device=device)
     first = nearest_neighbour_components(neighbours)
     scaling: Scaling = config.graph
     weights = digraph(neighbours, scaling, config.a, config.doubling)
@@ -402,14 +410,18 @@ def _cluster(features: F32, config: PathConfig, device: torch.device, kind: type
     )
 
 
-def cluster_path(features: F32, config: PathConfig, *, seed: int, device: torch.device) -> Partition:
+def cluster_path(
+    features: F32, config: PathConfig, *, seed: int, device: torch.device, neighbours: Neighbours | None = None
+) -> Partition:
     """Maximum incremental path integral."""
-    return _cluster(features, config, device, PathIntegral)
+    return _cluster(features, config, device, PathIntegral, neighbours)
 
 
-def cluster_zeta(features: F32, config: ZetaConfig, *, seed: int, device: torch.device) -> Partition:
+def cluster_zeta(
+    features: F32, config: ZetaConfig, *, seed: int, device: torch.device, neighbours: Neighbours | None = None
+) -> Partition:
     """Zeta function of a graph."""
-    return _cluster(features, config, device, Zeta)
+    return _cluster(features, config, device, Zeta, neighbours)
 
 
 PATH = classic_method(

@@ -30,7 +30,9 @@ def methods(
     columns = ("name", "summary", "source")
     if name is None:
         rows = [_method_row(name) for name in METHODS]
-        stages = [{column: getattr(kind, column) for column in columns} for kind in STAGES.values()]
+        after = [METHODS[row["name"]] for row in rows if "error" not in row]
+        kinds = [*STAGES.values(), *(method for method in after if method.train_after is not None)]
+        stages = [{column: getattr(kind, column) for column in columns} for kind in kinds]
         if json_:
             print_json({"methods": rows, "stages": stages})
             return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Iterable
 
 from selfsort.errors import invalid
 from selfsort.improve import self_label
@@ -11,10 +12,11 @@ from selfsort.types import Stage
 STAGES: dict[str, Stage] = {stage.name: stage for stage in (self_label.STAGE,)}
 
 
-def find_stage(name: str) -> Stage:
-    """Look a stage up by name; a near miss is named."""
+def find_stage(name: str, others: Iterable[str] = ()) -> Stage:
+    """Look a stage up by name; a near miss is named, be it one of others that can follow a run too."""
     if name in STAGES:
         return STAGES[name]
-    close = difflib.get_close_matches(name, STAGES, n=1, cutoff=0.4)
+    known = [*STAGES, *others]
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
     hint = f"Did you mean {close[0]}?" if close else "`selfsort methods` lists them."
-    raise invalid("--stage", f"be one of {', '.join(STAGES)}", repr(name), hint)
+    raise invalid("--stage", f"be one of {', '.join(known)}", repr(name), hint)

@@ -23,6 +23,8 @@ Where we differ from the paper:
 - Features are always taken in evaluation mode; the released code makes those of SF from batch statistics.
 - The convolutions have no bias: the batch normalisation behind each of them would take it away.
 - When nearest neighbours leave fewer clusters than asked for, merging on pixels makes a finer start.
+- Off by default: the first graph may compare images in several views (`neighbours`), and triplets may hold augmented
+  images (`augment`).
 """
 
 from __future__ import annotations
@@ -39,10 +41,19 @@ from sklearn.decomposition import PCA
 from torch import Tensor, nn
 
 from selfsort import distributed
+from selfsort.augment.policy import gentle
 from selfsort.classic.gdl import merge_history, short_graph_note
 from selfsort.classic.kmeans import kmeans
-from selfsort.classic.method import VoteModel, rows_of, vote_state
-from selfsort.config import Config, setting
+from selfsort.classic.method import (
+    GraphConfig,
+    VoteModel,
+    refuse_augmented,
+    rows_of,
+    search_augmented,
+    vote_state,
+    wants_augmented,
+)
+from selfsort.config import setting
 from selfsort.graph.absorb import LARGE_SHARE
 from selfsort.graph.affinity import digraph, global_scale, unit_rows
 from selfsort.graph.agglomerate import Agglomeration, agglomerate, nearest_neighbour_components
@@ -56,7 +67,7 @@ from selfsort.learning.finetune import train_along
 from selfsort.learning.seeds import seeded_init, torch_generator
 from selfsort.nets.convnet import ARCHITECTURES, LAYERS, ConvNet, plan_blocks
 from selfsort.nets.heads import N_EMBEDDED, Compared, EmbeddingHead, PixelRows, unit
-from selfsort.types import F32, I64, Arrays, Assignment, Clustering, Inputs, Method, Snapshot, State
+from selfsort.types import F32, I64, Arrays, Assignment, Clustering, Images, Inputs, Method, Snapshot, State
 
 # Kept of every stage for its figures: so many images, principal components and neighbours (the paper's curves of
 # neighbours that share a class end there).
@@ -64,7 +75,7 @@ _N_KEPT, _N_COMPONENTS, _N_NEAR = 1000, 60, 100
 
 
 @dataclass(frozen=True, kw_only=True)
-class JULEConfig(Config):
+class JULEConfig(GraphConfig):
     """Settings, under the paper's names."""
 
     K_s: int = setting(20, "neighbours of an image in the graph, and voters on a new image", "paper")
@@ -104,6 +115,9 @@ class JULEConfig(Config):
         "auto", "network: by the paper's rule from the image size, or that of a data set", "paper"
     )
     standardise: bool = setting(True, "show the network each image with mean 0 and variance 1", "ours")
+    augment: float = setting(
+        0.0, "augment the images of triplets; 1: up to 15 degrees, a tenth of the side, a fifth of zoom; 0: as they are"
+    )
     embedding_dim: int = setting(0, "learn 2, 10, 30 free features and cluster by pixels only; 0 is off", "paper")
     exact_search_limit: int = setting(0, "above this many images, search neighbours approximately; 0: never")
 
@@ -114,7 +128,7 @@ class JULEConfig(Config):
         for name in ("a", "gamma", "lr"):
             self.require(name, getattr(self, name) > 0, "be positive")
         counts = ("embedding_dim", "exact_search_limit")
-        for name in (*counts, "lambda_", "weight_decay", "lr_gamma", "lr_power"):
+        for name in (*counts, "augment", "lambda_", "weight_decay", "lr_gamma", "lr_power"):
             self.require(name, getattr(self, name) >= 0, "be at least 0")
         self.require("margin", self.margin == "auto" or self.margin >= 0, "be at least 0")
         self.require("eta", self.eta == "auto" or 0 < self.eta < 1, "be between 0 and 1")
@@ -225,6 +239,16 @@ def view_of(features: F32, config: JULEConfig, device: torch.device) -> View:
     return View(features, find_neighbours(features, config.K_s, device=device, exact_limit=limit))
 
 
+def first_view(images: Inputs, config: JULEConfig, device: torch.device) -> View:
+    """See the images before anything is learned: pixels, or what an encoder made of them."""
+    rows = rows_of(images)
+    if not wants_augmented(config):
+        return view_of(rows, config, device)
+    if not isinstance(images, Images):
+        refuse_augmented()
+    return View(rows, search_augmented(images, rows, config, device=device))
+
+
 def merge(view: View, labels: I64, n_clusters: int, config: JULEConfig, *, absorb: bool = False) -> Agglomeration:
     """Merge the clusters of least loss, L(C) = -A1 - lambda / (K_c - 1) sum_q (A1 - Aq), down to `n_clusters`."""
     return agglomerate(
@@ -333,7 +357,7 @@ class _Run:
     def train_epoch(self) -> EpochStats:
         config, labels_N = self.config, torch.from_numpy(self.labels)
         margin = triplet_margin(len(labels_N), config)
-        pixels = tensor_of(self.images, self.device)
+        pixels, policy = tensor_of(self.images, self.device), gentle(config.augment)
 
         def step(batch_B: Tensor) -> Tensor | None:
             triplets = mine_triplets(labels_N[batch_B], config.n_neg, self.negatives)
@@ -344,8 +368,8 @@ class _Run:
             self.iteration += 1
             if triplets is None:
                 return None
-            # Images as they are; of an encoder, any of its views.
-            features_BD = self.net(pixels.augmented(batch_B, (), self.negatives))
+            # Images as they are, unless `augment` says otherwise; of an encoder, any of its views.
+            features_BD = self.net(pixels.augmented(batch_B, policy, self.negatives))
             if not config.embedding_dim:
                 features_BD = F.normalize(features_BD, eps=1e-8)
             triplets = Triplets(*(places.to(self.device) for places in triplets))
@@ -367,7 +391,7 @@ def train(
     is_by_pixels = config.control == "raw" or config.embedding_dim > 0
     run = _Run(images, config, device, seed)
     if resume is None or is_by_pixels:
-        view = view_of(rows_of(images), config, device)
+        view = first_view(images, config, device)
     if resume is None:
         run.labels, notes = first_clusters(view, config, seed)
         eta = unfolding_rate(len(images), config)

@@ -96,7 +96,22 @@ _JULE: tuple[Recipe, ...] = (
     ),
     Recipe("faces", "jule", {"eta": 0.2}, "Yang, Parikh, Batra 2016: eta for the face sets"),
     Recipe("views", "jule", {"K_s": 5}, "ours: few neighbours, for things seen from all sides, which form rings"),
+    Recipe(
+        "augmented",
+        "jule",
+        {"neighbours": "augmented", "augment": 1.0},
+        "ours: first neighbours in several views, and augmented images in the triplets",
+    ),
     Recipe("embedding", "jule", {"embedding_dim": 2, "eta": 0.2}, "Yang, Parikh, Batra 2016: 2-D embedding of MNIST"),
+)
+
+_TEACH: tuple[Recipe, ...] = (
+    Recipe(
+        "mild",
+        "teach",
+        {"views": "mild", "augment": 0.5},
+        "ours: 11 views in the graph and half the augmentation, where strong ones turn one class into another",
+    ),
 )
 
 _GAT_SOURCE = "Niu, Zhang, Wang, Liang 2020: {}"
@@ -366,7 +381,7 @@ _ON_FEATURES: tuple[Recipe, ...] = tuple(
     )
 )
 
-RECIPES: tuple[Recipe, ...] = (*_ON_FEATURES, *_DAC, *_DBC, *_JULE, *_GAT, *_SECU, *_SELF_LABEL)
+RECIPES: tuple[Recipe, ...] = (*_ON_FEATURES, *_DAC, *_DBC, *_JULE, *_GAT, *_SECU, *_TEACH, *_SELF_LABEL)
 
 
 def recipes_of(method: str) -> list[Recipe]:

@@ -16,6 +16,7 @@ OWN: dict[str, str | Method] = {
     "dac": "selfsort.methods.dac:METHOD",
     "gatcluster": "selfsort.methods.gatcluster:METHOD",
     "secu": "selfsort.methods.secu:METHOD",
+    "teach": "selfsort.methods.teach:METHOD",
     "kmeans": "selfsort.classic.kmeans:METHOD",
     "sc-njw": "selfsort.classic.spectral:NJW",
     "sc-st": "selfsort.classic.spectral:SELF_TUNING",

@@ -27,7 +27,7 @@ from selfsort.errors import InvalidInput, invalid
 from selfsort.improve.around import ImproveConfig
 from selfsort.improve.stages import STAGES, find_stage
 from selfsort.learning.device import choose_device
-from selfsort.methods.registry import DEFAULT_METHOD, find_method
+from selfsort.methods.registry import DEFAULT_METHOD, METHODS, OWN, find_method
 from selfsort.runs.auto import Judgement, judge, judge_at_sight, judge_without
 from selfsort.runs.clusters import Clusters, find_number
 from selfsort.runs.encoder import (
@@ -325,7 +325,12 @@ def _settings_of(
 def _kind_of(request: Request) -> Method | Stage:
     if request.stage is None and request.method not in STAGES:
         return find_method(request.method)
-    stage = find_stage(request.stage or request.method)
+    name = request.stage or request.method
+    if name in METHODS and METHODS[name].train_after is not None:
+        return METHODS[name]
+    # Generated, because finding them loads every method of ours.
+    others = (name for name in OWN if METHODS[name].train_after is not None)
+    stage = find_stage(name, others)
     if request.stage is None or request.start_from is None:
         raise InvalidInput(
             f"{stage.name} is no method but a stage after a finished run. Expected that run. "

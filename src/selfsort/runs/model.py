@@ -76,6 +76,8 @@ def going_on(kind: Method | Stage, earlier: RunFolder, device: torch.device) -> 
     name = earlier.field("method", str)
     if isinstance(kind, Stage):
         return kind.after(FinishedRun(name, load_own_model(earlier, device)))
+    if kind.train_after is not None:
+        return replace(kind, train=partial(kind.train_after, FinishedRun(name, load_own_model(earlier, device))))
     if kind.train_from is None or name != kind.name:
         raise InvalidInput(
             f"{kind.name} cannot begin with a run of {name}. Expected a method that can be continued, and a run of "
