@@ -1,4 +1,4 @@
-"""`--encoder auto`: the images decide."""
+"""`--encoder auto` and `--method auto`: the images decide."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 
 from selfsort.encoders import registry
 from selfsort.encoders.registry import best_installed
-from selfsort.runs.auto import INSTALL, judge, judge_at_sight, judge_without
+from selfsort.runs.auto import INSTALL, choose_method, judge, judge_at_sight, judge_without
 from selfsort.types import Images
 
 CPU = torch.device("cpu")
@@ -74,3 +74,26 @@ def test_the_best_that_is_installed_is_taken(monkeypatch: pytest.MonkeyPatch) ->
     assert best_installed() == "efficientnet-lite2"
     monkeypatch.setattr(registry, "PREFERRED", ())
     assert best_installed() is None
+
+
+class TestChooseMethod:
+    @pytest.mark.parametrize(
+        ("n", "channels", "n_clusters", "encoder", "views", "name"),
+        [
+            (715, 3, None, True, True, "leiden"),
+            (5000, 3, None, True, True, "teach"),
+            (5000, 3, None, True, False, "leiden"),
+            (5000, 3, 10, True, True, "teach"),
+            (1999, 3, 10, True, True, "leiden"),
+            (5000, 1, None, False, False, "teach"),
+            (1797, 1, 10, False, False, "jule"),
+            (5000, 3, 10, False, False, "jule"),
+        ],
+    )
+    def test_by_how_many_and_how_seen(
+        self, n: int, channels: int, n_clusters: int | None, encoder: bool, views: bool, name: str
+    ) -> None:
+        images = Images(np.zeros((n, 2, 2, channels), np.uint8))
+        chosen = choose_method(images, n_clusters, has_encoder=encoder, has_views=views)
+        assert chosen.name == name
+        assert chosen.note.startswith(f"method {name}, chosen for {n:,} images")

@@ -56,6 +56,22 @@ class TestWords:
         assert names == ["shapes-toy-k3-seed0", "shapes-toy-k3-seed0-2", "shapes-toy-k3-seed0-3"]
 
 
+class TestAutoMethod:
+    def test_the_images_choose_and_the_run_says_so(self, npz: Path, tmp_path: Path) -> None:
+        launched = start(request_for(npz, method="auto", encoder="none"), tmp_path / "run")
+        assert launched.fit.method.name == "jule"
+        assert launched.folder.config["method_choice"]["asked"] == "auto"
+        assert any(note.startswith("method jule, chosen for") for note in launched.notes)
+
+    def test_the_folder_is_named_after_the_choice(self, npz: Path) -> None:
+        assert start(request_for(npz, method="auto"), None).folder.path.name.startswith("shapes-jule-k3")
+
+    @pytest.mark.parametrize("changes", [{"settings": ("epochs=3",)}, {"recipe": "default"}])
+    def test_nothing_can_be_set_in_a_method_nobody_knows(self, npz: Path, changes: dict[str, Any]) -> None:
+        with pytest.raises(InvalidInput, match="belongs to a method, and --method auto chooses one only when"):
+            launch(request_for(npz, method="auto", **changes))
+
+
 class TestStart:
     def test_the_folder_is_ready_before_training(self, npz: Path, tmp_path: Path) -> None:
         ready = start(request_for(npz, settings=("steps=2",), seed=7), tmp_path / "run")

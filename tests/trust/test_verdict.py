@@ -51,7 +51,7 @@ def test_two_classes_in_one_cluster_are_told() -> None:
     assert said.two_kinds is not None
     assert set(truth[said.two_kinds[2]].tolist()) == {3}
     # and its pictures are less sure than the others'
-    assert said.confidence[truth >= 2].mean() < said.confidence[truth < 2].mean() - 0.1
+    assert said.confidence[truth >= 2].mean() < said.confidence[truth < 2].mean() - 0.03
 
 
 def test_what_cannot_be_judged_is_said_and_keeps_the_methods_own() -> None:

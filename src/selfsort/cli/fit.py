@@ -43,7 +43,10 @@ def fit(
         str | None,
         typer.Option(help="How many clusters to find: a number, a range such as 5:30, or auto.", show_default="auto"),
     ] = None,
-    method: Annotated[str | None, typer.Option(help="A name from `selfsort methods`.", show_default=False)] = None,
+    method: Annotated[
+        str | None,
+        typer.Option(help="A name from `selfsort methods`, or auto: the images choose.", show_default="auto"),
+    ] = None,
     recipe: Annotated[str, typer.Option(help="A named set of settings; auto fits it to images and machine.")] = "auto",
     set_: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="One of the method's settings.")

@@ -35,7 +35,8 @@ OWN: dict[str, str | Method] = {
 
 METHODS: Registry[Method] = Registry(OWN, "selfsort.methods", Method)
 
-DEFAULT_METHOD = "jule"
+DEFAULT_METHOD = "auto"
+"""The images choose: see `selfsort.runs.auto`."""
 
 
 def find_method(name: str) -> Method:
@@ -44,4 +45,4 @@ def find_method(name: str) -> Method:
         return METHODS[name]
     close = difflib.get_close_matches(name, METHODS, n=1, cutoff=0.4)
     hint = f"Did you mean {close[0]}?" if close else "`selfsort methods` lists them."
-    raise invalid("--method", f"be one of {', '.join(METHODS)}", repr(name), hint)
+    raise invalid("--method", f"be auto or one of {', '.join(METHODS)}", repr(name), hint)

@@ -1,10 +1,14 @@
-"""`--encoder auto`: the images decide, without labels, whether an encoder sees them better than their pixels show.
+"""`--encoder auto` and `--method auto`: the images decide, without labels, what sees them and what sorts them.
 
 What an encoder understands lies in few dimensions for it; what it does not is scattered. So the dimension of the
 neighbourhoods of a sample is compared, of pixels and of features. Colour speaks for a photograph, gray for a scan.
 
-The rule was found with labels in view, on USPS, MNIST-test, UMist, CMU-PIE, COIL-20, COIL-100 and CIFAR-10; see
-docs/encoders.md for what it says of these and of sets that had no part in it.
+An encoder sees them if its features are simpler than the pixels. What sorts them follows from how many there are and
+how they are seen (docs/default.md has the figures behind it): a network or head that learns clusters from augmented
+views needs a few hundred images of each; below that, communities of the encoder's features, or JULE from pixels.
+
+The rule of the encoder was found with labels in view, on USPS, MNIST-test, UMist, CMU-PIE, COIL-20, COIL-100 and
+CIFAR-10; see docs/encoders.md for what it says of these and of sets that had no part in it.
 """
 
 from __future__ import annotations
@@ -21,6 +25,13 @@ from selfsort.encoders.encode import plain_features
 from selfsort.graph.dimension import intrinsic_dimension
 from selfsort.graph.knn import nearest_neighbours
 from selfsort.types import F32, Encoder, Images
+
+AUTO_METHOD = "auto"
+BEFORE_CHOICE = "leiden"
+"""Stands for the method until the images are known: it takes whatever any of them takes."""
+
+_FEWEST_PER_CLUSTER, _FEWEST_IMAGES = 200, 2000
+"""Teaching wants so many images for each cluster; where the number is not known, so many in all."""
 
 INSTALL = 'pip install "selfsort[photos]"'
 
@@ -93,3 +104,38 @@ def _centred(features: F32) -> F32:
     centred = features - features.mean(axis=0)
     unit: F32 = centred / np.maximum(np.linalg.norm(centred, axis=1, keepdims=True), 1e-8)
     return unit
+
+
+@dataclass(frozen=True)
+class MethodChoice:
+    """A method, and why."""
+
+    name: str
+    reason: str
+
+    @property
+    def note(self) -> str:
+        """What to tell the user before the run starts."""
+        return f"method {self.name}, chosen for {self.reason}"
+
+
+def choose_method(images: Images, n_clusters: int | None, *, has_encoder: bool, has_views: bool) -> MethodChoice:
+    """Choose what sorts the images.
+
+    Args:
+        images: as they were read.
+        n_clusters: as asked for; None if it is to be found.
+        has_encoder: whether features of an encoder are sorted, or pixels.
+        has_views: whether the encoder can see augmented copies; a table of features cannot.
+    """
+    n = len(images)
+    fewest = _FEWEST_IMAGES if n_clusters is None else _FEWEST_PER_CLUSTER * n_clusters
+    amount = f"{n:,} images" if n_clusters is None else f"{n:,} images in {n_clusters} clusters"
+    is_much = n >= fewest
+    if has_encoder:
+        if is_much and has_views:
+            return MethodChoice("teach", f"{amount}, seen by an encoder")
+        return MethodChoice("leiden", f"{amount}, seen by an encoder")
+    if is_much and images.shape[2] == 1:
+        return MethodChoice("teach", f"{amount}, gray, from their pixels")
+    return MethodChoice("jule", f"{amount}, from their pixels")

@@ -28,7 +28,15 @@ from selfsort.improve.around import ImproveConfig
 from selfsort.improve.stages import STAGES, find_stage
 from selfsort.learning.device import choose_device
 from selfsort.methods.registry import DEFAULT_METHOD, METHODS, OWN, find_method
-from selfsort.runs.auto import Judgement, judge, judge_at_sight, judge_without
+from selfsort.runs.auto import (
+    AUTO_METHOD,
+    BEFORE_CHOICE,
+    Judgement,
+    choose_method,
+    judge,
+    judge_at_sight,
+    judge_without,
+)
 from selfsort.runs.clusters import Clusters, find_number
 from selfsort.runs.encoder import (
     AUTO_ENCODER,
@@ -47,7 +55,7 @@ from selfsort.runs.encoder import (
 from selfsort.runs.folder import RunFolder
 from selfsort.runs.loop import FitRun, Outcome, run_config
 from selfsort.runs.model import STARTED_FROM, embed, going_on, kind_of
-from selfsort.runs.renamed import renamings, split
+from selfsort.runs.renamed import ENCODE, IMPROVE, renamings, split
 from selfsort.runs.settings import read_words, settle, stored_settings
 from selfsort.types import Clustering, Encoded, Encoder, Json, Method, Model, Stage
 
@@ -135,7 +143,12 @@ def fill(
 
 def launch(request: Request) -> Launched:
     """Check the request, read the images and create the run folder: the one way to a run that begins anew."""
-    kind = _kind_of(request)
+    if request.start_from is not None and request.method == AUTO_METHOD:
+        request = replace(request, method=request.start_from.field("method", str))
+    is_open = request.stage is None and request.method == AUTO_METHOD
+    if is_open:
+        _refuse_settings_of_methods(request)
+    kind = METHODS[BEFORE_CHOICE] if is_open else _kind_of(request)
     settings, notes = _settings_of(kind, request.settings)
     if "n_clusters" in settings:
         raise InvalidInput("--set n_clusters says twice how many clusters to find. Expected it once. Use --clusters.")
@@ -163,6 +176,13 @@ def launch(request: Request) -> Launched:
         notes = (*notes, judged.note) if judged.note else notes
         if opened is None and min(dataset.images.shape[:2]) == side:  # decoded for it: pixels want their own size
             source, dataset = _read(request.source, None, None)
+    chosen = None
+    if is_open:
+        asked = request.clusters if isinstance(request.clusters, int) else None
+        has_views = opened is not None and opened.has_views
+        chosen = choose_method(dataset.images, asked, has_encoder=opened is not None, has_views=has_views)
+        kind, notes = METHODS[chosen.name], (*notes, chosen.note)
+        settle_for = partial(settle, kind, settings=settings, recipe=request.recipe, device=device)
     settle_for = partial(settle_for, shape=dataset.images.shape, on_encoder=opened is not None)
     if request.start_from is not None:
         refuse_other_images(request.start_from, dataset)
@@ -196,6 +216,8 @@ def launch(request: Request) -> Launched:
         encoded=encoded,
     )
     fit.check()
+    if chosen is not None:
+        told |= {"method_choice": {"asked": AUTO_METHOD, "reason": chosen.reason}}
     described = run_config(fit, settled.choice, dataset.spec, fingerprint=dataset.fingerprint, source=source) | told
     embedded = {}
     if opened is not None and opened.run is not None:
@@ -206,7 +228,8 @@ def launch(request: Request) -> Launched:
         embedded[STARTED_FROM] = request.start_from
     launched = Launched(fit, dataset, described, notes, embedded, encoder)
     if isinstance(request.source, ReadOptions):
-        fit.folder = _opened_by_all(lambda: _create(launched, request.out or free_name(request)))
+        named = replace(request, method=kind.name) if is_open else request
+        fit.folder = _opened_by_all(lambda: _create(launched, request.out or free_name(named)))
     return launched
 
 
@@ -337,6 +360,20 @@ def _kind_of(request: Request) -> Method | Stage:
             f"Use selfsort refine RUN --stage {stage.name}."
         )
     return stage
+
+
+def _refuse_settings_of_methods(request: Request) -> None:
+    """Where the method is not known before the images are, nothing can be set in it."""
+    given = request.settings
+    names = given if isinstance(given, Mapping) else [word.partition("=")[0] for word in given]
+    own = [f"--set {name}" for name in names if not name.startswith((IMPROVE, ENCODE))]
+    if request.recipe != "auto":
+        own.append(f"--recipe {request.recipe}")
+    if own:
+        raise InvalidInput(
+            f"{own[0]} belongs to a method, and --method auto chooses one only when the images are known. "
+            "Expected a method with it. Name one, for example --method teach."
+        )
 
 
 def _create(launched: Launched, path: Path) -> RunFolder:
