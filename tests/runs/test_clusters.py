@@ -11,7 +11,7 @@ import torch
 from tests.conftest import Command
 
 from selfsort.errors import InvalidInput
-from selfsort.runs.clusters import ClusterRange, find_number, read_clusters
+from selfsort.runs.clusters import ClusterRange, find_again, find_number, read_clusters
 from selfsort.types import Encoded
 
 CPU = torch.device("cpu")
@@ -74,3 +74,11 @@ def test_noise_is_one_cluster_and_nothing_is_trained(selfsort: Command, tmp_path
     assert config["method"] == "one"
     for words in (["report", "run"], ["score", "run"], ["predict", "run", "noise.npz", "--out", "new.csv"]):
         assert selfsort(*words).code == 0
+
+
+def test_learned_features_are_asked_once_more() -> None:
+    features = planted(4).features
+    said = find_again(ClusterRange(), 6, features, seed=0, device=CPU)
+    assert said == "The learned features show 4 clusters rather than 6: selfsort cut RUN --clusters 4"
+    assert find_again(ClusterRange(), 4, features, seed=0, device=CPU) == ""
+    assert find_again(6, 6, features, seed=0, device=CPU) == ""

@@ -281,6 +281,8 @@ def _tell_outcome(launched: Launched, outcome: Outcome) -> None:
         say(f"warning: {warning}")
     if outcome.verdict is not None:
         say(outcome.verdict.sentence)
+    if outcome.number_again:
+        say(outcome.number_again.replace("RUN", str(launched.folder.path)))
     if outcome.metrics is not None:
         say(scores_line(outcome.metrics))
     if outcome.metrics_sf is not None:

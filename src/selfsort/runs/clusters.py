@@ -10,7 +10,7 @@ import torch
 from selfsort.choose_k.search import Choice, choose_k
 from selfsort.classic.method import rows_of
 from selfsort.errors import invalid
-from selfsort.types import Inputs, Json
+from selfsort.types import F32, Inputs, Json
 
 _REMEDY = "Give for example 10, 5:30 or auto."
 
@@ -66,6 +66,20 @@ def find_number(asked: Clusters, images: Inputs, *, seed: int, device: torch.dev
         raise invalid("--clusters", f"be at most the number of images ({n})", str(asked), "Lower it, or add images.")
     choice = choose_k(rows_of(images), low=asked.low, high=asked.high, seed=seed, device=device)
     return Found(choice.k, {"asked": str(asked), **_told(choice)}, choice.sentence)
+
+
+def find_again(asked: Clusters, before: int, features: F32, *, seed: int, device: torch.device) -> str:
+    """Ask once more, of the features a method has learned; say so where they show another number.
+
+    The run keeps its number: what was learned was learned for it. Another cut costs no training.
+    """
+    if isinstance(asked, int):
+        return ""
+    high = asked.high if asked.high is None else min(asked.high, len(features))
+    again = choose_k(features, low=asked.low, high=high, seed=seed, device=device)
+    if again.k in (1, before):
+        return ""
+    return f"The learned features show {again.k} clusters rather than {before}: selfsort cut RUN --clusters {again.k}"
 
 
 def _told(choice: Choice) -> Json:

@@ -37,7 +37,7 @@ from selfsort.runs.auto import (
     judge_at_sight,
     judge_without,
 )
-from selfsort.runs.clusters import Clusters, find_number
+from selfsort.runs.clusters import Clusters, find_number, read_clusters
 from selfsort.runs.encoder import (
     AUTO_ENCODER,
     ENCODER_FILE,
@@ -214,6 +214,7 @@ def launch(request: Request) -> Launched:
         truth=dataset.labels,
         names=dataset.names,
         encoded=encoded,
+        clusters=request.clusters,
     )
     fit.check()
     if chosen is not None:
@@ -435,8 +436,16 @@ def resume(
         names=dataset.names,
         folder=folder,
         encoded=encoded,
+        clusters=_clusters_asked(folder),
     )
     return Launched(fit, dataset, folder.config, notes, encoder=fitted)
+
+
+def _clusters_asked(folder: RunFolder) -> Clusters | None:
+    """Return what a run says about the number it was asked for; runs of earlier versions say nothing."""
+    told = folder.config.get("clusters")
+    asked = told.get("asked") if isinstance(told, dict) else None
+    return read_clusters(asked, "clusters in config.json") if isinstance(asked, str) else None
 
 
 def take_threads_of(folder: RunFolder) -> tuple[str, ...]:

@@ -30,6 +30,7 @@ from selfsort.methods.recipes import Choice
 from selfsort.methods.registry import METHODS
 from selfsort.metrics.external import match_clusters, scores
 from selfsort.metrics.internal import collapse_warnings, size_report
+from selfsort.runs.clusters import Clusters, find_again
 from selfsort.runs.folder import RunFolder, Thumbnails
 from selfsort.trust.verdict import Verdict, judge
 from selfsort.types import I64, U8, Clustering, Encoded, Images, Json, Method, Snapshot, State, Tunable
@@ -55,6 +56,8 @@ class Outcome:
     """Scores of JULE's straight-forward labels, kept beside those of its re-run clustering."""
     verdict: Verdict | None = None
     """How far to trust it; of several processes only the first one asks."""
+    number_again: str = ""
+    """What the learned features say about the number of clusters, where they disagree."""
 
 
 @dataclass(eq=False)
@@ -74,6 +77,8 @@ class FitRun:
     """Several starts and regrouping, around the method."""
     encoded: Encoded | None = None
     """What an encoder made of the images: learned from in place of pixels."""
+    clusters: Clusters | None = None
+    """What was asked for; where it was a range, learned features are asked for the number once more."""
     max_seconds: float | None = None
     save_interval: float = 2.0
     """Seconds between resume states; a kill loses at most this much work."""
@@ -231,10 +236,18 @@ class FitRun:
             metrics=None if self.truth is None else scores(result.labels, self.truth),
             metrics_sf=None if self.truth is None or labels_sf is None else scores(labels_sf, self.truth),
             verdict=self._verdict(result) if distributed.is_main() else None,
+            number_again=self._number_again(result) if distributed.is_main() else "",
         )
         if self.folder is not None and distributed.is_main():
             write_outcome(self.folder, outcome, self.images, self.names, self.truth)
         return outcome
+
+    def _number_again(self, result: Clustering) -> str:
+        """Ask learned features for the number of clusters; those of classical methods were asked before."""
+        if self.clusters is None or self.method.train_on_features is not None or self.config.n_clusters < 2:
+            return ""
+        before = len(np.unique(result.labels))
+        return find_again(self.clusters, before, result.features, seed=self.seed, device=self.device)
 
     def _verdict(self, result: Clustering) -> Verdict:
         """Judge the clusters by what the method started from."""
@@ -263,6 +276,7 @@ def write_outcome(
             "clusters_found": len(np.unique(result.labels)),
             "warnings": list(outcome.warnings),
             **({} if verdict is None else {"verdict": verdict.to_json()}),
+            **({"number_again": outcome.number_again} if outcome.number_again else {}),
         }
     )
     confidence = None if verdict is None else verdict.confidence

@@ -47,6 +47,8 @@ def sentences(run: RunData) -> list[str]:
     if seconds is not None:
         said.append(f"It took {duration(seconds)}" + (f" and up to {memory:,.0f} MB of memory." if memory else "."))
     said += _before_training(run.config)
+    if isinstance(again := run.end.get("number_again"), str):
+        said.append(shorten(again, 300) + ".")
     if run.truth is not None:
         said.append(
             f"Compared with the {len(np.unique(run.truth)):,} known classes, {percent(run.scores['acc'])} of the "
