@@ -38,7 +38,10 @@ class TestRefusals:
             (["photos", "--clusters", "3", "--method", "kmean"], ["got 'kmean'. Did you mean kmeans?"]),
             (["photos", "--clusters", "3", "--method", "kmeans", "--set", "n_restart=2"], ["Did you mean n_restarts?"]),
             (["photos", "--clusters", "3", "--set", "n_clusters=4"], ["Use --clusters."]),
-            (["photos", "--clusters", "3", "--recipe", "imagenet"], ["--recipe must be one that", "got 'imagenet'"]),
+            (
+                ["photos", "--clusters", "3", "--method", "jule", "--recipe", "imagenet"],
+                ["--recipe must be one that", "got 'imagenet'"],
+            ),
             (["photos", "--clusters", "3", "--size", "2"], ["--size must be auto or a whole number from 4 to 4096"]),
             (["photos", "--clusters", "3", "--memory", "lots"], ["--memory must be a size such as 500M"]),
             (["photos", "--clusters", "3", "--device", "abacus"], ["device 'abacus' cannot be used here"]),
@@ -134,7 +137,7 @@ class TestFit:
         assert [int(name) for name in RunFolder.open("run").label_table().names] == list(range(1, 18, 2))
 
     def test_a_run_refused_by_the_method_leaves_no_folder(self, selfsort: Command, photos: Path) -> None:
-        done = selfsort("fit", photos, "--clusters", 3, "--recipe", "mnist", "--out", "run")
+        done = selfsort("fit", photos, "--clusters", 3, "--method", "jule", "--recipe", "mnist", "--out", "run")
         assert (done.code, Path("run").exists()) == (2, False)
         assert "the image size must be large enough for 2 blocks of convolution; got 12x12" in done.err
 

@@ -96,4 +96,4 @@ class TestChooseMethod:
         images = Images(np.zeros((n, 2, 2, channels), np.uint8))
         chosen = choose_method(images, n_clusters, has_encoder=encoder, has_views=views)
         assert chosen.name == name
-        assert chosen.note.startswith(f"method {name}, chosen for {n:,} images")
+        assert chosen.reason.startswith(f"{n:,} images")

@@ -60,8 +60,8 @@ class TestAutoMethod:
     def test_the_images_choose_and_the_run_says_so(self, npz: Path, tmp_path: Path) -> None:
         launched = start(request_for(npz, method="auto", encoder="none"), tmp_path / "run")
         assert launched.fit.method.name == "jule"
-        assert launched.folder.config["method_choice"]["asked"] == "auto"
-        assert any(note.startswith("method jule, chosen for") for note in launched.notes)
+        choice = launched.folder.config["method_choice"]
+        assert choice == {"asked": "auto", "reason": "18 images in 3 clusters, from their pixels"}
 
     def test_the_folder_is_named_after_the_choice(self, npz: Path) -> None:
         assert start(request_for(npz, method="auto"), None).folder.path.name.startswith("shapes-jule-k3")

@@ -260,7 +260,7 @@ def _fit_and_tell(context: typer.Context, launched: Launched, max_minutes: float
     tell(
         f"{len(launched.dataset.images)} images"
         + (f" ({skipped} unreadable skipped, see ingest.json)" if skipped else "")
-        + f", {launched.fit.config.n_clusters} clusters, method {launched.fit.method.name}, recipe {launched.recipe}"
+        + f", {launched.fit.config.n_clusters} clusters, method {launched.method}, recipe {launched.recipe}"
         + ("" if launched.encoder is None else f", encoder {launched.encoder.name}")
     )
     try:

@@ -113,11 +113,6 @@ class MethodChoice:
     name: str
     reason: str
 
-    @property
-    def note(self) -> str:
-        """What to tell the user before the run starts."""
-        return f"method {self.name}, chosen for {self.reason}"
-
 
 def choose_method(images: Images, n_clusters: int | None, *, has_encoder: bool, has_views: bool) -> MethodChoice:
     """Choose what sorts the images.

@@ -115,6 +115,12 @@ class Launched:
         return self.fit.folder
 
     @property
+    def method(self) -> str:
+        """The method, and why, where the images chose it."""
+        choice = self.described.get("method_choice")
+        return self.fit.method.name + (f" (chosen for {choice['reason']})" if isinstance(choice, dict) else "")
+
+    @property
     def recipe(self) -> str:
         """The recipe taken, and that it was a choice."""
         recipe = self.folder.field("recipe", dict)
@@ -181,7 +187,7 @@ def launch(request: Request) -> Launched:
         asked = request.clusters if isinstance(request.clusters, int) else None
         has_views = opened is not None and opened.has_views
         chosen = choose_method(dataset.images, asked, has_encoder=opened is not None, has_views=has_views)
-        kind, notes = METHODS[chosen.name], (*notes, chosen.note)
+        kind = METHODS[chosen.name]
         settle_for = partial(settle, kind, settings=settings, recipe=request.recipe, device=device)
     settle_for = partial(settle_for, shape=dataset.images.shape, on_encoder=opened is not None)
     if request.start_from is not None:
@@ -367,7 +373,7 @@ def _refuse_settings_of_methods(request: Request) -> None:
     """Where the method is not known before the images are, nothing can be set in it."""
     given = request.settings
     names = given if isinstance(given, Mapping) else [word.partition("=")[0] for word in given]
-    own = [f"--set {name}" for name in names if not name.startswith((IMPROVE, ENCODE))]
+    own = [f"--set {name}" for name in names if not name.startswith((IMPROVE, ENCODE, "n_clusters"))]
     if request.recipe != "auto":
         own.append(f"--recipe {request.recipe}")
     if own:
