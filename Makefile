@@ -51,7 +51,7 @@ test-wheel: $(VENV)/.installed      ## the wheel alone, without extras, in an em
 # The floats of other versions differ, what the supply tests ask for is the lock, and old versions warn about new ones below
 # them: here no warning is an error.
 test-lowest: $(LOWEST)/.installed   ## the suite with the oldest versions that pyproject.toml allows (torch stays)
-	$(ONE_THREAD) PYTHONPATH=src $(LOWEST)/bin/python $(TWO_WORKERS) -m $(QUICK)" and not floats" -o filterwarnings=default \
+	$(ONE_THREAD) PYTHONPATH=$(CURDIR)/src $(LOWEST)/bin/python $(TWO_WORKERS) -m $(QUICK)" and not floats" -o filterwarnings=default \
 		--ignore tests/test_supply.py tests
 
 test-browser: $(VENV)/.installed    ## the report and the explorer in a real browser
