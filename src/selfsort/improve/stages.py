@@ -5,10 +5,10 @@ from __future__ import annotations
 import difflib
 
 from selfsort.errors import invalid
-from selfsort.improve import self_label
+from selfsort.improve import cut, self_label
 from selfsort.types import Stage
 
-STAGES: dict[str, Stage] = {stage.name: stage for stage in (self_label.STAGE,)}
+STAGES: dict[str, Stage] = {stage.name: stage for stage in (self_label.STAGE, cut.STAGE)}
 
 
 def find_stage(name: str) -> Stage:
