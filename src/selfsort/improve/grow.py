@@ -1,9 +1,10 @@
 """Grow the tree of a clustering from its features and labels, whatever method made them.
 
-Above the clusters: the two that leak most into each other in the neighbour graph are merged, again and again, as
-`choose_k.separation` does with communities; those that no neighbours connect, by their centroids. Inside a cluster: the
-same with its communities, and inside a community average linkage down to single images. So with one cluster more, the
-cluster falls apart whose parts leak least.
+Above the clusters: the two with most weight between them in the neighbour graph, against what chance would give by
+their degrees, are merged, again and again (Bonald, Charpentier, Galland, Hollocou, "Hierarchical graph clustering using
+node pair sampling", MLG 2018); those that no neighbours connect, by their centroids. Inside a cluster its communities
+are merged by their leak (`choose_k.separation`), and inside a community single images by average linkage. So with one
+cluster more, the cluster falls apart whose parts leak least.
 
 Of many images some stand for all, so that the search for neighbours costs no more than of ten thousand; the others
 go where the nearest of these in their own cluster goes.
@@ -106,7 +107,7 @@ def _linked(leaves: I64, features: F32) -> Part:
 
 
 def _merged(features: F32, labels: I64, first: I64, device: torch.device | str) -> Part:
-    """Merge whole clusters by their leak, or by their centroids where there is none."""
+    """Merge whole clusters by the graph, or by their centroids where it says nothing."""
     n_clusters = len(first)
     if n_clusters == 1:
         return Part(first, np.empty((0, 2), np.int64), np.empty(0))
@@ -130,14 +131,14 @@ def _merged(features: F32, labels: I64, first: I64, device: torch.device | str) 
 
 
 def _scores(ties: F64, sums: F64, sizes: F64, i: int) -> F64:
-    """Say how much cluster i and every other belong together: by their leak, or below zero by their distance.
+    """Say how much cluster i and every other belong together: by their ties, or below zero by their distance.
 
-    The leak is the share of the ties of one that go to the other, counted inside the two, and the same from the other.
+    Ties count as multiples of what chance would give by the degrees of the two.
     """
-    between, inside = ties[i], np.diag(ties)
+    degrees = ties.sum(axis=1)
     with np.errstate(invalid="ignore", divide="ignore"):
-        leak = between / (inside[i] + between) + between / (inside + between)
+        ratio = ties[i] * degrees.sum() / (degrees[i] * degrees)
         away = ((sums / sizes[:, None] - sums[i] / sizes[i]) ** 2).sum(axis=1)
-    found: F64 = np.where(leak > 0, leak, -away)
+    found: F64 = np.where(ratio > 0, ratio, -away)
     found[i] = -np.inf
     return found

@@ -23,12 +23,14 @@ from selfsort.config import Config
 from selfsort.data import ImageSpec
 from selfsort.errors import CannotWrite, Interrupted, InvalidInput, TrainingFailed, invalid
 from selfsort.improve.around import ImproveConfig, check_improvable, train_improved
+from selfsort.improve.grow import grow
 from selfsort.learning.checkpoint import weights_within
 from selfsort.methods.recipes import Choice
 from selfsort.methods.registry import METHODS
 from selfsort.metrics.external import match_clusters, scores
 from selfsort.metrics.internal import collapse_warnings, size_report
 from selfsort.runs.folder import RunFolder, Thumbnails
+from selfsort.runs.tree import save_tree
 from selfsort.types import I64, U8, Clustering, Encoded, Images, Json, Method, Snapshot, State
 
 resource: ModuleType | None
@@ -240,6 +242,7 @@ def write_outcome(
         both = {"metrics_sf": outcome.metrics_sf} if outcome.metrics_sf is not None else {}
         folder.write_json("metrics.json", {**outcome.metrics, **both})
     folder.save_thumbnails(pick_thumbnails(images, result, truth))
+    save_tree(folder, grow(result.features, result.labels))
     folder.append_event(
         {
             "kind": "end",
