@@ -171,6 +171,10 @@ def export(
     to: Annotated[ExportTo, typer.Option(help="What to write.", show_default=False)],
     out: OutOption = None,
     link: Annotated[bool, typer.Option("--link", help="For folders: link the files instead of copying.")] = False,
+    levels: Annotated[
+        int,
+        typer.Option(min=1, max=9, help="For folders: how many inside each other, groups of like clusters outside."),
+    ] = 1,
     original: OriginalOption = False,
 ) -> None:
     """Turn a finished run into a label file, folders of images, images with labels, or a network.
@@ -185,7 +189,7 @@ def export(
     folder = RunFolder.open(run)
     labels = current_labels(folder, is_original=original)
     with progress_bars():
-        target = export_run(folder, labels, to.value, out, link=link)
+        target = export_run(folder, labels, to.value, out, link=link, n_levels=levels)
     say(f"written: {target}")
     if to is not ExportTo.onnx:
         _tell_corrections(labels.n_edits)
