@@ -51,7 +51,8 @@ class Hierarchy:
     def coarser(self, n_levels: int) -> list[int]:
         """Choose numbers of groups for so many levels above the clusters, fewest first; fewer if there are too few.
 
-        The steps from level to level are about even, and end where the next merge would join what is further apart.
+        The steps from level to level are about even, and end where the next merge would join what is further apart; if
+        it can be, where no group holds more than half of the images.
         """
         found: list[int] = []
         for level in range(min(n_levels, self.n_clusters - 2), 0, -1):
@@ -59,8 +60,14 @@ class Hierarchy:
             ideal = self.n_clusters ** (level / (n_levels + 1))
             low = min(max(level + 1, round(ideal / _WINDOW)), most)  # at least two groups on every level above
             high = max(low, min(most, round(ideal * _WINDOW)))
-            found.insert(0, min(range(low, high + 1), key=self._step))
+            numbers = [n for n in range(low, high + 1) if 2 * self._largest(n) <= len(self.tree.start)]
+            found.insert(0, min(numbers, key=self._step) if numbers else high)
         return found
+
+    def _largest(self, n: int) -> int:
+        """Return the images in the largest of n clusters."""
+        top = self.tree.down_to(n)
+        return int(top.sizes[top.roots()].max())
 
     def _step(self, n: int) -> float:
         """Return how much weaker the merge that leads from n clusters on is than the one that led there."""

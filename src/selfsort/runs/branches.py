@@ -33,22 +33,19 @@ class Branches:
 
     def at(self, n_clusters: int) -> list[int]:
         """Return the branches that are the clusters at a number of them, in order."""
-        n_nodes = 2 * self.n_parts - n_clusters
-        merged = {child for node in self.nodes[:n_nodes] for child in node.children}
-        return sorted((i for i in range(n_nodes) if i not in merged), key=self.first_part)
-
-    def first_part(self, node: int) -> int:
-        """Return the first of the parts of a branch."""
-        while self.nodes[node].children:
-            node = self.nodes[node].children[0]
-        return node
+        return self.below(len(self.nodes) - 1, n_clusters)
 
     def below(self, node: int, n_clusters: int) -> list[int]:
         """Return what a branch has fallen into at a number of clusters, in order; itself if it has not."""
-        born = 2 * self.n_parts - n_clusters
-        if node < born:
-            return [node]
-        return [inner for child in self.nodes[node].children for inner in self.below(child, n_clusters)]
+        n_whole = 2 * self.n_parts - n_clusters
+        found, pending = [], [node]
+        while pending:
+            inner = pending.pop()
+            if inner < n_whole:
+                found.append(inner)
+            else:
+                pending += reversed(self.nodes[inner].children)
+        return found
 
 
 def branches_of(tree: Hierarchy, n_parts: int, priority: F32, n_pictures: int) -> Branches:

@@ -14,7 +14,7 @@ import numpy as np
 from selfsort.errors import CannotWrite, InvalidInput
 from selfsort.graph.hierarchy import Hierarchy
 from selfsort.graph.tree import BY_DISTANCE, MergeTree
-from selfsort.runs.arrays import as_counts, finite, with_columns
+from selfsort.runs.arrays import as_counts, finite, read_rows, with_columns
 from selfsort.runs.folder import RunFolder
 from selfsort.types import F32, I64, State
 
@@ -48,7 +48,8 @@ def tree_of(folder: RunFolder) -> Hierarchy:
         return tree
     from selfsort.improve.grow import grow
 
-    tree = grow(features_of(folder, len(labels)), labels)
+    mapped = _mapped_features(folder, len(labels))
+    tree = grow(read_rows(mapped, slice(0, len(mapped))), labels)  # very wide ones thinned out
     with suppress(CannotWrite):  # somebody else's folder: the next one who wants it makes it again
         save_tree(folder, tree)
     return tree
@@ -56,14 +57,18 @@ def tree_of(folder: RunFolder) -> Hierarchy:
 
 def features_of(folder: RunFolder, n_images: int) -> F32:
     """Read the features of all images; what is not a number becomes zero."""
+    return finite(_mapped_features(folder, n_images))
+
+
+def _mapped_features(folder: RunFolder, n_images: int) -> F32:
     path = folder.path / "features.npy"
-    features = with_columns(folder.read_array("features.npy", 2, np.float32), path)
+    features: F32 = with_columns(folder.read_array("features.npy", 2, np.float32), path)
     if len(features) != n_images:
         raise InvalidInput(
             f"{path} speaks of {len(features)} images. Expected the {n_images} of labels.csv. "
             "The folder was changed or damaged: restore it, or run selfsort fit again."
         )
-    return finite(features)
+    return features
 
 
 def _read(folder: RunFolder) -> Hierarchy | None:
