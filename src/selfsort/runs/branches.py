@@ -91,6 +91,6 @@ def _best(rows: I64, priority: F32, most: int) -> tuple[int, ...]:
 def _shared(one: Branch, other: Branch, most: int) -> tuple[int, ...]:
     """Let both show pictures, the larger one more of them."""
     large, small = sorted((one, other), key=lambda branch: -branch.size)
-    n_small = min(len(small.pictures), max(1, round(most * small.size / (small.size + large.size))))
+    n_small = min(len(small.pictures), max(1, most * small.size // (small.size + large.size)))
     kept = large.pictures[: most - n_small]
     return (*kept, *small.pictures[: most - len(kept)])
