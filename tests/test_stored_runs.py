@@ -61,6 +61,21 @@ def test_a_finished_run_is_scored_reported_and_exported(
     assert len((tmp_path / "labels.csv").read_text().splitlines()) == len(IMAGES) + 1
 
 
+@finished_run
+@pytest.mark.parametrize("n_clusters", [2, 5])
+def test_a_finished_run_is_cut(name: str, n_clusters: int, run: Path, selfsort: Command) -> None:
+    done = selfsort("cut", run, "--clusters", n_clusters, "--out", "cut")
+    assert done.code == 0, done.err
+    first, cut = (load(path, device="cpu") for path in (run, Path("cut")))
+    pairs = set(zip(first.labels_.tolist(), cut.labels_.tolist(), strict=True))
+    assert len(set(cut.labels_.tolist())) == n_clusters
+    assert len(pairs) == max(n_clusters, len(set(first.labels_.tolist()))), "the one is nested in the other"
+    # What the first run's model says of an image, the cut's follows.
+    told = zip(first.predict(IMAGES.pixels).tolist(), cut.predict(IMAGES.pixels).tolist(), strict=True)
+    if first.soft_.shape[1] == len(set(first.labels_.tolist())):
+        assert set(told) <= pairs
+
+
 @interrupted_run
 def test_an_interrupted_run_goes_on_to_its_end(name: str, run: Path, source: Path, selfsort: Command) -> None:
     assert not (run / "labels.csv").exists()
