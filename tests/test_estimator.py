@@ -214,7 +214,12 @@ class TestCut:
         cut = load(tmp_path / "run").cut(5)
         np.testing.assert_array_equal(cut.labels_, model.cut(5).labels_)
         cut.save(tmp_path / "cut")
-        np.testing.assert_array_equal(load(tmp_path / "cut").predict(pixels), cut.predict(pixels))
+        again = load(tmp_path / "cut")
+        np.testing.assert_array_equal(again.predict(pixels), cut.predict(pixels))
+        for number in (2, 9):  # a cut that was loaded, too, goes back to what was trained
+            np.testing.assert_array_equal(again.cut(number).labels_, model.cut(number).labels_)
+            found, wanted = (one.cut(number).predict_proba(pixels) for one in (again, model))
+            np.testing.assert_allclose(found, wanted, atol=1e-5)
         with pytest.raises(InvalidInput, match="holds a run already"):
             cut.save(tmp_path / "cut")
 

@@ -20,12 +20,12 @@ from selfsort.data import Dataset, ImageSpec, as_dataset, conform, from_array, r
 from selfsort.encoders.fitted import FittedEncoder
 from selfsort.errors import InvalidInput, invalid
 from selfsort.graph.hierarchy import Hierarchy
-from selfsort.improve.cut import cut_clustering, cut_model
+from selfsort.improve.cut import CutModel, cut_clustering, cut_model
 from selfsort.improve.grow import grow
 from selfsort.learning.device import choose_device
 from selfsort.methods.registry import DEFAULT_METHOD
 from selfsort.runs.clusters import Clusters, read_clusters
-from selfsort.runs.cut import cut_run
+from selfsort.runs.cut import Base, cut_run
 from selfsort.runs.encoder import AUTO_ENCODER, EncodedModel, given_encoder
 from selfsort.runs.folder import RunFolder
 from selfsort.runs.launch import Request, fill, launch
@@ -33,7 +33,7 @@ from selfsort.runs.loop import Outcome, write_outcome
 from selfsort.runs.model import apply_in_chunks, load_model
 from selfsort.runs.renamed import all_settings
 from selfsort.runs.tree import tree_of
-from selfsort.types import F32, I64, Assignment, Clustering, Images, Json
+from selfsort.types import F32, I64, Assignment, Clustering, Images, Json, Model
 
 ImagesLike = npt.ArrayLike | str | Path | Sequence[str | Path] | Dataset | Images
 """An array, a folder or other source, a list of files, or what `selfsort.data` made of one."""
@@ -144,19 +144,27 @@ class ImageClusterer(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         """
         self._check_fitted()
         number = _whole_number("n_clusters", n_clusters, at_least=2)
-        if self._tree is None:
-            self._tree = grow(self.features_, self.labels_) if self._folder is None else tree_of(self._folder)
-        device = choose_device(self.device)
-        result = cut_clustering(self.labels_, self.soft_, self.features_, self._tree, number, device)
+        if self._origin is not None:  # a cut of a cut is a cut of what was trained
+            return self._origin.cut(number)
+        device, (labels, soft, tree, inner) = choose_device(self.device), self._uncut()
+        result = cut_clustering(labels, soft, self.features_, tree, number, device)
         model = ImageClusterer(**{**self.get_params(deep=False), "n_clusters": number})
         model._show(result, self._spec, ())
-        model.value_range_ = self.value_range_
-        model._origin, model._tree = self, Hierarchy(self._tree.tree, self._tree.rows, np.arange(number))
-        if isinstance(self._model, EncodedModel):
-            model._model = EncodedModel(self._model.encoder, cut_model(self._model.inner, result.model, device))
-        else:
-            model._model = cut_model(self._model, result.model, device)
+        model.value_range_, model._origin = self.value_range_, self
+        cut = cut_model(inner, result.model, device)
+        model._model = EncodedModel(self._model.encoder, cut) if isinstance(self._model, EncodedModel) else cut
         return model
+
+    def _uncut(self) -> tuple[I64, F32, Hierarchy, Model]:
+        """Return labels, assignments, tree and own model of what was trained; a loaded run may be a cut of that."""
+        own = self._model.inner if isinstance(self._model, EncodedModel) else self._model
+        if self._folder is None:
+            self._tree = self._tree or grow(self.features_, self.labels_)
+            return self.labels_, self.soft_, self._tree, own
+        base = Base.of(self._folder, self.labels_)
+        self._tree = self._tree or base.tree(tree_of(self._folder))
+        inner = own.inner if base.folder is not self._folder and isinstance(own, CutModel) else own
+        return base.labels, base.soft, self._tree, inner
 
     def save(self, path: str | Path) -> None:
         """Write a run folder that `load` and every command of selfsort can read."""

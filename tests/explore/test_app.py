@@ -298,7 +298,7 @@ def test_names_are_data_and_nothing_else(tmp_path: Path) -> None:
     editor.close()
 
 
-TAKES_NOTHING = {"/api/clusters", "/api/history", "/api/names", "/api/redo", "/api/run", "/api/undo"}
+TAKES_NOTHING = {"/api/clusters", "/api/history", "/api/names", "/api/redo", "/api/run", "/api/tree", "/api/undo"}
 REQUESTS = [(path, GenerationMode.POSITIVE) for path in EVERY_ADDRESS] + [
     (path, GenerationMode.NEGATIVE) for path in EVERY_ADDRESS if path not in TAKES_NOTHING
 ]

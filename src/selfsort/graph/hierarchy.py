@@ -23,7 +23,7 @@ class Hierarchy:
     """A merge tree down to one cluster, and where in it the clustering is."""
 
     tree: MergeTree
-    """Its start clusters, the leaves, are ordered by cluster; within one, by their first image."""
+    """Its start clusters, the leaves, are ordered by the clusters it was grown from; within one, by their images."""
     rows: I64
     """(L,) the image that stands for each leaf."""
     clusters: I64

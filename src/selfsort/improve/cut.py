@@ -1,9 +1,10 @@
 """Another number of clusters from a finished run, without training again.
 
 The tree of the run (`grow`) is cut at the number. With fewer clusters, whole ones are joined and the run's soft
-assignments added up. With more, single ones fall apart, and the nearest of the run's own images vote on the part a new
-image belongs to. A part never takes an image that the run would put into another cluster: the likeliest part of a
-cluster keeps the strength of the whole, the others less, and rows are brought back to a sum of one.
+assignments added up: a new image goes where the joined shares are largest. With more, single ones fall apart, and the
+nearest of the run's own images vote on the part a new image belongs to. A part never takes an image that the run would
+put into another cluster: the likeliest part of a cluster keeps the strength of the whole, the others less, and rows
+are brought back to a sum of one.
 
 Shape letters: B batch, D features, K clusters of the run, I of them with images or joined, J clusters wanted.
 """

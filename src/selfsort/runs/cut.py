@@ -62,8 +62,7 @@ def cut_run(folder: RunFolder, n_clusters: int, out: Path | None = None) -> CutR
     table = folder.label_table()
     base = Base.of(folder, table.labels)
     features = features_of(folder, len(table.labels))
-    own = Hierarchy(tree.tree, tree.rows, np.unique(base.labels))
-    result = cut_clustering(base.labels, base.soft, features, own, n_clusters, torch.device("cpu"))
+    result = cut_clustering(base.labels, base.soft, features, base.tree(tree), n_clusters, torch.device("cpu"))
     edits = [entry.edit for entry in read_entries(folder.path) if not entry.is_undone]
     carried = carry_over(edits, table.labels, result.labels)
     with scratch_in((out or folder.path.resolve()).parent) as scratch:
@@ -92,10 +91,14 @@ class Base:
     labels: I64
     soft: F32
 
+    def tree(self, of_run: Hierarchy) -> Hierarchy:
+        """Return the tree of a run, or of a cut, as that of the run that was trained."""
+        return Hierarchy(of_run.tree, of_run.rows, np.unique(self.labels))
+
     @classmethod
     def of(cls, folder: RunFolder, labels: I64) -> Base:
         """Return a run itself, or what it is a cut of."""
-        if folder.field("method", str) != STAGE.name:
+        if not (folder.path / _LABELS).is_file():
             soft: F32 = folder.read_array("soft.npy", 2, np.float32)
             found = cls(folder, labels, soft)
         else:
