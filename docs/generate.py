@@ -32,6 +32,9 @@ PAGES = {"fcae-kmeans": "dbc", "dec": "dbc"} | {
 AROUND = {"improve": "multistart.md", "encoder": "encoders.md"}
 """The pages of what works before or around any method."""
 
+ELSEWHERE = {"cut": "sorter.md#another-number-of-groups"}
+"""Stages that are told of on the page of another command."""
+
 PART = re.compile(r"(?P<begin><!-- generated: (?P<name>[\w -]+) -->\n).*?(?P<end><!-- end -->)", re.DOTALL)
 
 
@@ -180,7 +183,7 @@ def settings_page() -> str:
         "released, or ours. This page is written by `python docs/generate.py`.",
     ]
     for name in configs():
-        page = f"methods/{PAGES[name]}.md" if name in PAGES else AROUND.get(name, "classic.md")
+        page = f"methods/{PAGES[name]}.md" if name in PAGES else (AROUND | ELSEWHERE).get(name, "classic.md")
         about = f"Set as `{name}.NAME`. [What it is]" if name in AROUND else "[The method]"
         lines += ["", f"## {name}", "", f"{about}({page}).", "", part(f"all-settings {name}")]
     return "\n".join(lines) + "\n"

@@ -196,3 +196,35 @@ class TestEncoders:
         np.testing.assert_array_equal(again.predict(files), model.labels_[:3])
         with pytest.raises(InvalidInput, match="no row for"):
             again.predict(folder)
+
+
+class TestCut:
+    def test_a_cut_of_a_cut_is_a_cut(self, pixels: Any, tmp_path: Path) -> None:
+        model = ImageClusterer("kmeans", n_clusters=3, encoder="none").fit(pixels)
+        again, direct = model.cut(6).cut(2), model.cut(2)
+        np.testing.assert_array_equal(again.labels_, direct.labels_)
+        np.testing.assert_allclose(again.predict_proba(pixels), direct.predict_proba(pixels), atol=1e-5)
+        again.save(tmp_path / "cut")
+        np.testing.assert_array_equal(load(tmp_path / "cut").labels_, direct.labels_)
+        np.testing.assert_array_equal(model.cut(3).labels_, model.labels_)
+
+    def test_a_loaded_model_is_cut_and_saved(self, pixels: Any, tmp_path: Path) -> None:
+        model = ImageClusterer("kmeans", n_clusters=3, encoder="none").fit(pixels)
+        model.save(tmp_path / "run")
+        cut = load(tmp_path / "run").cut(5)
+        np.testing.assert_array_equal(cut.labels_, model.cut(5).labels_)
+        cut.save(tmp_path / "cut")
+        again = load(tmp_path / "cut")
+        np.testing.assert_array_equal(again.predict(pixels), cut.predict(pixels))
+        for number in (2, 9):  # a cut that was loaded, too, goes back to what was trained
+            np.testing.assert_array_equal(again.cut(number).labels_, model.cut(number).labels_)
+            found, wanted = (one.cut(number).predict_proba(pixels) for one in (again, model))
+            np.testing.assert_allclose(found, wanted, atol=1e-5)
+        with pytest.raises(InvalidInput, match="holds a run already"):
+            cut.save(tmp_path / "cut")
+
+    @pytest.mark.parametrize("number", [1, 0, 2.5, "auto", 10**6])
+    def test_a_number_that_cannot_be(self, pixels: Any, number: Any) -> None:
+        model = ImageClusterer("kmeans", n_clusters=3, encoder="none").fit(pixels)
+        with pytest.raises(InvalidInput, match="n_clusters must be"):
+            model.cut(number)

@@ -61,6 +61,25 @@ def test_a_finished_run_is_scored_reported_and_exported(
     assert len((tmp_path / "labels.csv").read_text().splitlines()) == len(IMAGES) + 1
 
 
+@finished_run
+@pytest.mark.parametrize("n_clusters", [2, 5])
+def test_a_finished_run_is_cut(name: str, n_clusters: int, run: Path, selfsort: Command) -> None:
+    done = selfsort("cut", run, "--clusters", n_clusters, "--out", "cut")
+    assert done.code == 0, done.err
+    first, cut = (load(path, device="cpu") for path in (run, Path("cut")))
+    pairs = set(zip(first.labels_.tolist(), cut.labels_.tolist(), strict=True))
+    assert len(set(cut.labels_.tolist())) == n_clusters
+    assert len(pairs) == max(n_clusters, len(set(first.labels_.tolist()))), "the one is nested in the other"
+    if first.soft_.shape[1] > len(set(first.labels_.tolist())):
+        return  # a cluster without images goes along with another
+    before, after = first.predict_proba(IMAGES.pixels), cut.predict_proba(IMAGES.pixels)
+    if n_clusters == 2:
+        of_cluster = np.eye(2)[[dict(pairs)[cluster] for cluster in range(before.shape[1])]]
+        np.testing.assert_allclose(after, before @ of_cluster, atol=1e-5)
+    else:  # a part never takes an image from another cluster
+        assert set(zip(before.argmax(axis=1).tolist(), after.argmax(axis=1).tolist(), strict=True)) <= pairs
+
+
 @interrupted_run
 def test_an_interrupted_run_goes_on_to_its_end(name: str, run: Path, source: Path, selfsort: Command) -> None:
     assert not (run / "labels.csv").exists()

@@ -125,6 +125,7 @@ const SHORTCUTS: [string, string][] = [
   ["Ctrl Shift Z", "redo (also Shift U)"],
   ["+  −", "larger, smaller images"],
   ["/", "find a cluster"],
+  ["C", "tree of the clusters, and another number of them"],
   ["E", "export"],
   ["Esc", "let go, go back"],
 ];

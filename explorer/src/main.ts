@@ -12,6 +12,7 @@ import { Sidebar } from "./sidebar";
 import { setUpTheme } from "./theme";
 import { Tiles } from "./tiles";
 import { toast } from "./toast";
+import { showTree } from "./tree";
 import { type View, fromHash, same, toHash } from "./views";
 import { count, plural } from "./words";
 
@@ -20,6 +21,7 @@ class Page {
   private view: View;
   private order: api.Order = "typical";
   private loading = 0;
+  private drawTree = () => {};
   private readonly tiles: Tiles;
   private readonly gallery: Gallery;
   private readonly sidebar: Sidebar;
@@ -32,6 +34,7 @@ class Page {
     this.tiles = new Tiles(run, api.getSheet, () => {
       this.gallery.refresh();
       this.sidebar.draw();
+      this.drawTree();
     });
     this.sidebar = new Sidebar(this.tiles, run.n_images, {
       go: (view) => this.go(view),
@@ -70,6 +73,7 @@ class Page {
     byId("redo").addEventListener("click", () => void this.travel(api.redo, "Redone"));
     byId("history").addEventListener("click", () => void this.attempt(async () => showHistory(await api.getHistory())));
     byId("export").addEventListener("click", showExport);
+    byId("tree").addEventListener("click", () => void this.showTree());
     byId("help").addEventListener("click", () => void showHelp());
     window.addEventListener("hashchange", () => {
       const view = fromHash(location.hash, run.n_images) ?? this.home();
@@ -101,6 +105,7 @@ class Page {
       g: ifCluster(() => void this.merge()),
       t: ifCluster(() => void this.split()),
       e: showExport,
+      c: () => void this.showTree(),
       u: undo,
       "Ctrl z": undo,
       "Shift u": redo,
@@ -231,6 +236,12 @@ class Page {
     if (document.activeElement instanceof HTMLInputElement) document.activeElement.blur();
     else if (this.selected().length) this.gallery.selection.clear();
     else if (this.view.kind === "like") history.back();
+  }
+
+  private async showTree(): Promise<void> {
+    await this.attempt(async () => {
+      this.drawTree = showTree(await api.getTree(), this.tiles);
+    });
   }
 
   // --- editing ---------------------------------------------------------------------------------------------

@@ -10,6 +10,17 @@ export interface Cluster {
   cover: number;
 }
 
+/** Where the run with another number of clusters is. */
+export interface CutMade {
+  path: string;
+  carried: string;
+}
+
+/** Make a run with another number of clusters. */
+export interface CutRequest {
+  clusters: number;
+}
+
 /** What an edit has led to. */
 export interface Edited {
   overview: Overview;
@@ -116,6 +127,22 @@ export interface SplitRequest {
   parts: number;
 }
 
+/** The tree of the clusters from `n_parts` parts on: the parts, then what each merge makes, in order. */
+export interface Tree {
+  nodes: TreeNode[];
+  n_parts: number;
+  n_clusters: number;
+  levels: number[];
+}
+
+/** Some images that are one cluster at some number of clusters. */
+export interface TreeNode {
+  name: string;
+  size: number;
+  children: number[];
+  pictures: number[];
+}
+
 /** What can be asked by GET, by address. */
 export interface Get {
   "api/clusters": { parameters: {}; body: undefined; answer: Overview };
@@ -128,6 +155,7 @@ export interface Get {
   "api/sheet": { parameters: { row: number[] }; body: undefined; answer: Blob };
   "api/pictures/{row}": { parameters: { row: number }; body: undefined; answer: Blob };
   "api/exports/{name}": { parameters: { name: string }; body: undefined; answer: Blob };
+  "api/tree": { parameters: {}; body: undefined; answer: Tree };
 }
 
 /** What can be asked by POST, by address. */
@@ -136,4 +164,5 @@ export interface Post {
   "api/undo": { parameters: {}; body: undefined; answer: Overview };
   "api/redo": { parameters: {}; body: undefined; answer: Overview };
   "api/exports": { parameters: {}; body: ExportRequest; answer: Exported };
+  "api/cuts": { parameters: {}; body: CutRequest; answer: CutMade };
 }

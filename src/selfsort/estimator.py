@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Literal, Self, cast
 
 import numpy as np
@@ -18,16 +19,21 @@ from sklearn.utils import TransformerTags
 from selfsort.data import Dataset, Fit, ImageSpec, as_dataset, conform, from_array, range_of, read_source
 from selfsort.encoders.fitted import FittedEncoder
 from selfsort.errors import InvalidInput, invalid
+from selfsort.graph.hierarchy import Hierarchy
+from selfsort.improve.cut import CutModel, cut_clustering, cut_model
+from selfsort.improve.grow import grow
 from selfsort.learning.device import choose_device
 from selfsort.methods.registry import DEFAULT_METHOD
 from selfsort.runs.clusters import Clusters, read_clusters
-from selfsort.runs.encoder import AUTO_ENCODER, given_encoder
+from selfsort.runs.cut import Base, cut_run
+from selfsort.runs.encoder import AUTO_ENCODER, EncodedModel, given_encoder
 from selfsort.runs.folder import RunFolder
 from selfsort.runs.launch import Request, fill, launch
 from selfsort.runs.loop import Outcome, write_outcome
 from selfsort.runs.model import apply_in_chunks, load_model
 from selfsort.runs.renamed import all_settings
-from selfsort.types import F32, I64, Assignment, Clustering, Images, Json
+from selfsort.runs.tree import tree_of
+from selfsort.types import F32, I64, Assignment, Clustering, Images, Json, Model
 
 ImagesLike = npt.ArrayLike | str | Path | Sequence[str | Path] | Dataset | Images
 """An array, a folder or other source, a list of files, or what `selfsort.data` made of one."""
@@ -109,12 +115,10 @@ class ImageClusterer(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         for note in launched.notes:
             warnings.warn(note, FutureWarning, stacklevel=2)
         outcome = launched.fit.run()
-        self._fitted: _Fitted | None = _Fitted(
-            launched.dataset, outcome, launched.described, launched.embedded, launched.encoder
-        )
-        self._model = launched.model(outcome.clustering)
         self._show(outcome.clustering, launched.dataset.spec, outcome.warnings)
         self.verdict_ = outcome.verdict.sentence if outcome.verdict is not None else ""
+        self._fitted = _Fitted(launched.dataset, outcome, launched.described, launched.embedded, launched.encoder)
+        self._model = launched.model(outcome.clustering)
         return self
 
     def fit_predict(self, X: ImagesLike, y: object = None) -> I64:
@@ -137,9 +141,41 @@ class ImageClusterer(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         """Cluster images and return their features."""
         return self.fit(X).features_
 
+    def cut(self, n_clusters: int) -> ImageClusterer:
+        """Return the same model with another number of clusters, without training: whole ones joined, or parts of them.
+
+        The tree of the clusters is cut at the number, as `selfsort cut` does; this model stays as it is.
+        """
+        self._check_fitted()
+        number = _whole_number("n_clusters", n_clusters, at_least=2)
+        if self._origin is not None:  # a cut of a cut is a cut of what was trained
+            return self._origin.cut(number)
+        device, (labels, soft, tree, inner) = choose_device(self.device), self._uncut()
+        result = cut_clustering(labels, soft, self.features_, tree, number, device)
+        model = ImageClusterer(**{**self.get_params(deep=False), "n_clusters": number})
+        model._show(result, self._spec, ())
+        model.value_range_, model._origin = self.value_range_, self
+        cut = cut_model(inner, result.model, device)
+        model._model = EncodedModel(self._model.encoder, cut) if isinstance(self._model, EncodedModel) else cut
+        return model
+
+    def _uncut(self) -> tuple[I64, F32, Hierarchy, Model]:
+        """Return labels, assignments, tree and own model of what was trained; a loaded run may be a cut of that."""
+        own = self._model.inner if isinstance(self._model, EncodedModel) else self._model
+        if self._folder is None:
+            self._tree = self._tree or grow(self.features_, self.labels_)
+            return self.labels_, self.soft_, self._tree, own
+        base = Base.of(self._folder, self.labels_)
+        self._tree = self._tree or base.tree(tree_of(self._folder))
+        inner = own.inner if base.folder is not self._folder and isinstance(own, CutModel) else own
+        return base.labels, base.soft, self._tree, inner
+
     def save(self, path: str | Path) -> None:
         """Write a run folder that `load` and every command of selfsort can read."""
         self._check_fitted()
+        if self._origin is not None:
+            self._save_cut(self._origin, Path(path))
+            return
         if self._fitted is None:
             raise InvalidInput("this model was loaded from a run folder. Only a model fitted here is saved. Copy it.")
         dataset, outcome = self._fitted.dataset, self._fitted.outcome
@@ -149,6 +185,16 @@ class ImageClusterer(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             for event in outcome.events:
                 folder.append_event(event)
             write_outcome(folder, outcome, dataset.images, dataset.names)
+
+    def _save_cut(self, origin: ImageClusterer, path: Path) -> None:
+        """Write the run that was cut, if it is not on disk, and cut it there."""
+        RunFolder.refuse_occupied(path)
+        if origin._folder is not None:
+            cut_run(origin._folder, int(self.n_clusters), path)
+            return
+        with TemporaryDirectory(prefix="selfsort-") as place:
+            origin.save(Path(place) / "run")
+            cut_run(RunFolder.open(Path(place) / "run"), int(self.n_clusters), path)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "labels_")
@@ -183,6 +229,10 @@ class ImageClusterer(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         return as_dataset(from_array(X, image_shape=self.image_shape, value_range=self.value_range_, clip=clip))
 
     def _show(self, result: Clustering, spec: ImageSpec, warnings: tuple[str, ...]) -> None:
+        self._fitted: _Fitted | None = None
+        self._folder: RunFolder | None = None  # where it was loaded from
+        self._origin: ImageClusterer | None = None  # what it is a cut of
+        self._tree: Hierarchy | None = None
         self.labels_, self.soft_, self.features_ = result.labels, result.soft, result.features
         self.warnings_ = warnings
         self.n_features_in_ = spec.height * spec.width * spec.channels
@@ -240,7 +290,7 @@ def load(path: str | Path, device: str = "auto", encoder: str | None = None) -> 
     model.verdict_ = str(verdict.get("sentence", "")) if isinstance(verdict, dict) else ""
     model.value_range_ = _fixed_range(config.get("value_range", (0.0, 1.0)))
     model.value_range = model.value_range_
-    model._fitted = None
+    model._folder = folder
     model._model = load_model(folder, choose_device(device), encoder)
     return model
 

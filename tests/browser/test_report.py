@@ -89,3 +89,15 @@ def test_a_narrow_window_does_not_scroll_sideways(browser: Browser, page: Path) 
         assert browser.run("return document.documentElement.scrollWidth <= innerWidth")
     finally:
         browser.driver.set_window_size(size["width"], size["height"])
+
+
+def test_branches_of_the_tree_open_and_close(browser: Browser, page: Path) -> None:
+    opened(browser, page)
+    browser.run("document.querySelector('#tree').scrollIntoView({ behavior: 'instant' })")
+    assert browser.run("return document.querySelectorAll('#tree .twig img').length") > 6
+    closed = "#tree details:not([open]) > summary"
+    n_closed = len(browser.all(closed))
+    assert n_closed >= 1
+    browser.click(closed)
+    browser.wait(lambda: len(browser.all(closed)) == n_closed - 1, "the branch is open")
+    assert browser.one("#tree details[open] .twigs .twig").is_displayed()

@@ -218,6 +218,20 @@ def test_estimator_round_trip(name: str, images: Images, tmp_path: Path) -> None
     np.testing.assert_array_equal(loaded.predict(images.pixels), model.predict(images.pixels))
 
 
+@every_method
+def test_it_can_be_cut_at_another_number_and_saved_so(name: str, images: Images, tmp_path: Path) -> None:
+    model = ImageClusterer(name, n_clusters=K, settings=TINY.get(name), recipe="default", device="cpu").fit(images)
+    n_found = len(np.unique(model.labels_))
+    for number in (2, 6):
+        cut = model.cut(number)
+        assert (len(np.unique(cut.labels_)), cut.n_clusters) == (number, number)
+        assert len(np.unique(np.stack([model.labels_, cut.labels_]), axis=1)[0]) == max(number, n_found), "nested"
+        cut.save(tmp_path / str(number))
+        loaded = load(tmp_path / str(number), device="cpu")
+        np.testing.assert_array_equal(loaded.labels_, cut.labels_)
+        np.testing.assert_array_equal(loaded.predict(images.pixels), cut.predict(images.pixels))
+
+
 @every_kind
 def test_images_that_are_all_the_same_end_in_a_warning_not_a_crash(name: str) -> None:
     same = Images(np.full((24, 16, 16, 1), 90, dtype=np.uint8))

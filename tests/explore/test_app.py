@@ -26,6 +26,7 @@ from selfsort.explore.pictures import Pictures
 
 EVERY_ADDRESS = [
     "/api/clusters",
+    "/api/cuts",
     "/api/edits",
     "/api/exports",
     "/api/exports/{name}",
@@ -38,6 +39,7 @@ EVERY_ADDRESS = [
     "/api/run",
     "/api/sheet",
     "/api/similar",
+    "/api/tree",
     "/api/undo",
 ]
 
@@ -197,6 +199,42 @@ SECRETS = ("config.json", "labels.csv", "edits.sqlite", "../../../../../../etc/p
 CLIMBS = ("", "../", "..%2f", "%2e%2e/", "%2e%2e%2f", "..%5c", "%252e%252e%252f", "....//", "/", "%00", "..;/")
 
 
+class TestTree:
+    def test_its_leaves_are_the_images_and_its_clusters_those_of_the_run(self, client: TestClient) -> None:
+        tree = get(client, "api/tree")
+        assert (tree["n_clusters"], tree["n_parts"], len(tree["nodes"])) == (3, 18, 35)
+        assert tree["nodes"][-1]["size"] == 18
+        whole = tree["nodes"][: 2 * 18 - 3]
+        children = {child for node in whole for child in node["children"]}
+        clusters = [node for i, node in enumerate(whole) if i not in children]
+        overview = get(client, "api/clusters")
+        assert {(node["name"], node["size"]) for node in clusters} == {
+            (one["name"], one["size"]) for one in overview["clusters"]
+        }
+        assert all(0 < len(node["pictures"]) <= 5 for node in tree["nodes"])
+
+    def test_it_shows_the_names_that_were_given(self, client: TestClient) -> None:
+        get(client, "api/tree")
+        post(client, "api/edits", {"kind": "rename", "cluster": 1, "name": "<b>cats"})
+        assert any(node["name"] == "<b>cats" for node in get(client, "api/tree")["nodes"])
+
+    def test_a_cut_is_a_run_beside_this_one_with_the_corrections(self, client: TestClient, editor: Editor) -> None:
+        post(client, "api/edits", {"kind": "rename", "cluster": 1, "name": "cats"})
+        made = post(client, "api/cuts", {"clusters": 5})
+        assert Path(made["path"]) == editor.folder.path.resolve().with_name("run-k5")
+        assert made["carried"] == "carried over: 1 name"
+        other = Editor.open(Path(made["path"]))
+        try:
+            assert "cats" in {one.name for one in other.overview().clusters}
+            assert other.tree().n_clusters == 5
+        finally:
+            other.close()
+
+    @pytest.mark.parametrize(("clusters", "status"), [(1, 422), (19, 409), ("5", 422), (2.5, 422), (None, 422)])
+    def test_numbers_that_cannot_be(self, client: TestClient, clusters: object, status: int) -> None:
+        assert post(client, "api/cuts", {"clusters": clusters}, status)["detail"]
+
+
 class TestNoWayOut:
     """No address may lead to a file that the page does not offer."""
 
@@ -260,7 +298,7 @@ def test_names_are_data_and_nothing_else(tmp_path: Path) -> None:
     editor.close()
 
 
-TAKES_NOTHING = {"/api/clusters", "/api/history", "/api/names", "/api/redo", "/api/run", "/api/undo"}
+TAKES_NOTHING = {"/api/clusters", "/api/history", "/api/names", "/api/redo", "/api/run", "/api/tree", "/api/undo"}
 REQUESTS = [(path, GenerationMode.POSITIVE) for path in EVERY_ADDRESS] + [
     (path, GenerationMode.NEGATIVE) for path in EVERY_ADDRESS if path not in TAKES_NOTHING
 ]

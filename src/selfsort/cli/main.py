@@ -21,7 +21,7 @@ from selfsort.cli.console import is_main, say, say_aside
 from selfsort.cli.encoders import cache, encoders
 from selfsort.cli.fit import BEGUN, demo, fit, refine, way_on
 from selfsort.cli.research import bench, methods
-from selfsort.cli.runs import explore, export, predict, report, score
+from selfsort.cli.runs import cut, explore, export, predict, report, score
 from selfsort.errors import Interrupted, SelfsortError
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ app = typer.Typer(
 )
 
 _PANELS = {
-    "Sort": (fit, refine, predict),
+    "Sort": (fit, refine, cut, predict),
     "Look and hand on": (score, report, explore, export),
     "Research and machine": (methods, encoders, cache, bench, demo),
 }

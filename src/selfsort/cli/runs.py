@@ -1,4 +1,4 @@
-"""Commands on runs that are there: predict, score, report, explore and export."""
+"""Commands on runs that are there: cut, predict, score, report, explore and export."""
 
 from __future__ import annotations
 
@@ -20,6 +20,34 @@ from selfsort.cli.parse import (
     RunArgument,
 )
 from selfsort.errors import InvalidInput
+
+
+def cut(
+    run: RunArgument,
+    clusters: Annotated[int, typer.Option(help="How many clusters.", show_default=False)],
+    out: Annotated[Path | None, typer.Option("--out", help="Run folder to write.", show_default=False)] = None,
+    json_: JsonOption = False,
+) -> None:
+    """Make another number of clusters of a finished run, without training again, as a run of its own.
+
+    Fewer clusters are whole ones joined, more are parts of them: the tree of the run is cut higher or lower. Names and
+    corrections are carried over where they still make sense. The images are not needed.
+    """
+    from selfsort.runs.cut import cut_run
+    from selfsort.runs.folder import RunFolder
+
+    folder = RunFolder.open(run)
+    with progress_bars():
+        made = cut_run(folder, clusters, out)
+    if json_:
+        told = {"run": str(made.folder.path), "clusters": clusters, "carried": str(made.carried)}
+        print_json(told | ({} if made.metrics is None else {"metrics": made.metrics}))
+        return
+    if str(made.carried):
+        say(f"corrections {made.carried}")
+    if made.metrics is not None:
+        say(scores_line(made.metrics))
+    say(f"run folder: {made.folder.path}")
 
 
 def predict(
@@ -143,6 +171,10 @@ def export(
     to: Annotated[ExportTo, typer.Option(help="What to write.", show_default=False)],
     out: OutOption = None,
     link: Annotated[bool, typer.Option("--link", help="For folders: link the files instead of copying.")] = False,
+    levels: Annotated[
+        int,
+        typer.Option(min=1, max=9, help="For folders: how many inside each other, groups of like clusters outside."),
+    ] = 1,
     original: OriginalOption = False,
 ) -> None:
     """Turn a finished run into a label file, folders of images, images with labels, or a network.
@@ -157,7 +189,7 @@ def export(
     folder = RunFolder.open(run)
     labels = current_labels(folder, is_original=original)
     with progress_bars():
-        target = export_run(folder, labels, to.value, out, link=link)
+        target = export_run(folder, labels, to.value, out, link=link, n_levels=levels)
     say(f"written: {target}")
     if to is not ExportTo.onnx:
         _tell_corrections(labels.n_edits)

@@ -19,7 +19,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from selfsort.data.decode import quiet_pillow
 from selfsort.errors import CannotWrite, SelfsortError
-from selfsort.explore.editor import Editor, HistoryEntry, ImageFacts, Listing, Order, Overview, View
+from selfsort.explore.editor import Editor, HistoryEntry, ImageFacts, Listing, Order, Overview, Tree, View
 from selfsort.explore.exports import Kind, export, find_export
 from selfsort.explore.pictures import SHEET_COLUMNS, Encoded, Origin, Pictures
 from selfsort.runs.edits import MAX_NAME
@@ -96,6 +96,12 @@ class ExportRequest(_Strict):
     kind: Kind
 
 
+class CutRequest(_Strict):
+    """Make a run with another number of clusters."""
+
+    clusters: Annotated[int, Field(ge=2, lt=2**31), BeforeValidator(_whole)]
+
+
 # The answers that the editor gives are its own dataclasses; these are the others.
 
 
@@ -134,6 +140,15 @@ class Exported:
 
 
 @dataclass(frozen=True)
+class CutMade:
+    """Where the run with another number of clusters is."""
+
+    path: str
+    carried: str
+    """What became of names and corrections; empty if there were none."""
+
+
+@dataclass(frozen=True)
 class Problem:
     """What was wrong, what was expected, what to do."""
 
@@ -168,6 +183,7 @@ def create_app(editor: Editor, pictures: Pictures) -> FastAPI:
     _add_pictures(app, editor, pictures)
     _add_editing(app, editor)
     _add_exports(app, editor)
+    _add_tree(app, editor)
     _add_page(app)
     return app
 
@@ -317,6 +333,20 @@ def _add_exports(app: FastAPI, editor: Editor) -> None:
             raise HTTPException(404, "There is no such export. Write it again from the page.")
         headers = {"cache-control": "no-store"}
         return FileResponse(path, filename=path.name, media_type="application/octet-stream", headers=headers)
+
+
+def _add_tree(app: FastAPI, editor: Editor) -> None:
+    @app.get("/api/tree")
+    def tree(response: Response) -> Tree:
+        response.headers["cache-control"] = "no-store"
+        return editor.tree()
+
+    @app.post("/api/cuts")
+    def cut(request: CutRequest) -> CutMade:
+        from selfsort.runs.cut import cut_run  # needs torch, as nothing else here does
+
+        made = cut_run(editor.folder, request.clusters)
+        return CutMade(path=_plain(str(made.folder.path)), carried=_plain(str(made.carried)))
 
 
 _PAGE = {

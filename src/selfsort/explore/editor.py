@@ -16,16 +16,24 @@ import numpy as np
 from selfsort.errors import InvalidInput
 from selfsort.explore.similar import Features
 from selfsort.runs.arrays import with_columns
+from selfsort.runs.branches import Branches, branches_of, coarser_levels
 from selfsort.runs.edits import MAX_NAME, Edit, Mark, Merge, Move, Rename, Split
 from selfsort.runs.folder import LabelTable, RunFolder
 from selfsort.runs.journal import Entry, Journal
 from selfsort.runs.labelling import Before, Labelling
 from selfsort.runs.labels import RunLabels
+from selfsort.runs.tree import tree_of
 from selfsort.text import plural, printable
 from selfsort.types import F32, I64
 
 View = Literal["all", "wrong", "moved"]
 Order = Literal["typical", "borderline", "unsure", "name"]
+
+_MORE_PARTS, _MOST_PARTS = 20, 300
+"""How many more clusters than the run has the tree shows at least, and how many at most."""
+_TREE_PICTURES = 5
+_NAMED = 3
+"""Clusters that a branch which joins several is called by."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +77,29 @@ class Listing:
 
 
 @dataclass(frozen=True)
+class TreeNode:
+    """Some images that are one cluster at some number of clusters."""
+
+    name: str
+    """What people call it: a cluster by its name, what joins several by those of the largest; empty for a part."""
+    size: int
+    children: list[int]
+    pictures: list[int]
+
+
+@dataclass(frozen=True)
+class Tree:
+    """The tree of the clusters from `n_parts` parts on: the parts, then what each merge makes, in order."""
+
+    nodes: list[TreeNode]
+    n_parts: int
+    n_clusters: int
+    """How many the run has itself."""
+    levels: list[int]
+    """Numbers of groups to show above the clusters, fewest first."""
+
+
+@dataclass(frozen=True)
 class ImageFacts:
     """What is known of one image."""
 
@@ -102,6 +133,8 @@ class Editor:
         self._done: list[tuple[Entry, Before]] = []
         self._undone: list[Entry] = []
         self._covers: dict[int, tuple[int, int]] = {}
+        self._tree_lock = threading.Lock()
+        self._branches: tuple[Branches, int, list[int]] | None = None
         for entry in journal.entries():
             if entry.is_undone:
                 self._undone.insert(0, entry)
@@ -207,6 +240,31 @@ class Editor:
                 confidence=round(float(self.table.confidence[row]), 4),
                 is_wrong=bool(labelling.is_wrong[row]),
             )
+
+    def tree(self) -> Tree:
+        """Return the tree of the clusters as the method found them; an older run gets its tree now."""
+        with self._tree_lock:
+            if self._branches is None:
+                found = tree_of(self.folder)
+                n_parts = min(found.n_leaves, max(3 * found.n_clusters, found.n_clusters + _MORE_PARTS), _MOST_PARTS)
+                n_parts = max(n_parts, found.n_clusters)
+                shown = branches_of(found, n_parts, self._closeness(found.cut(n_parts)), _TREE_PICTURES)
+                self._branches = shown, found.n_clusters, coarser_levels(found)
+            shown, n_clusters, levels = self._branches
+        with self._lock:
+            named = {node: self._labelling.name(shown.nodes[node].cluster or 0) for node in shown.at(n_clusters)}
+        nodes = [
+            TreeNode(_name_of(shown, i, n_clusters, named), node.size, list(node.children), list(node.pictures))
+            for i, node in enumerate(shown.nodes)
+        ]
+        return Tree(nodes, shown.n_parts, n_clusters, levels)
+
+    def _closeness(self, labels: I64) -> F32:
+        """Say of every image how near it is to the centre of its part."""
+        found: F32 = np.empty(len(labels), np.float32)
+        for rows in np.split(np.argsort(labels, kind="stable"), np.cumsum(np.bincount(labels))[:-1]):
+            found[rows] = self.features.closeness(rows)
+        return found
 
     def current(self) -> RunLabels:
         """Return the labels as they are now, for an export."""
@@ -325,6 +383,14 @@ class Editor:
                 return f"move {plural(len(rows), 'image')} to {name(to)}"
             case Mark(rows, is_wrong):
                 return f"{'mark' if is_wrong else 'unmark'} {plural(len(rows), 'image')}"
+
+
+def _name_of(shown: Branches, node: int, n_clusters: int, named: dict[int, str]) -> str:
+    """Call a branch by the clusters in it, the largest first."""
+    inside = sorted(shown.below(node, n_clusters), key=lambda inner: -shown.nodes[inner].size)
+    names = [named[inner] for inner in inside if inner in named]
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more
 
 
 def _features_of(folder: RunFolder, n_images: int) -> F32:

@@ -16,7 +16,7 @@ from selfsort.types import F64, I64
 
 I8 = npt.NDArray[np.int8]
 
-BY_AFFINITY, BY_ISOLATION, BY_ABSORPTION = 0, 1, 2
+BY_AFFINITY, BY_ISOLATION, BY_ABSORPTION, BY_DISTANCE = 0, 1, 2, 3
 """Why two clusters were merged."""
 
 
@@ -31,7 +31,7 @@ class MergeTree:
     affinity: F64
     """(M,) their affinity; 0 if they were merged for another reason."""
     reasons: I8
-    """(M,) BY_AFFINITY, BY_ISOLATION or BY_ABSORPTION."""
+    """(M,) BY_AFFINITY, BY_ISOLATION, BY_ABSORPTION or BY_DISTANCE."""
     sizes: I64
     """(n_start + M,) items in each cluster that ever existed."""
 

@@ -13,6 +13,7 @@ from selfsort.report.sections.attention import attention_pictures, attention_tab
 from selfsort.report.sections.bounds import size_bounds
 from selfsort.report.sections.curves import curves
 from selfsort.report.sections.gallery import gallery, samples, sizes
+from selfsort.report.sections.hierarchy import hierarchy
 from selfsort.report.sections.mapping import MAX_POINTS, map_panels, map_section
 from selfsort.report.sections.networks import network_sheets
 from selfsort.report.sections.pairs import threshold_charts
@@ -23,8 +24,9 @@ from selfsort.report.sections.summary import settings, summary
 from selfsort.report.sections.trees import merging
 
 GALLERY_BYTES = 8 * 2**20
+TREE_BYTES = 2 * 2**20
 MAP_BYTES = 3 * 2**20
-"""What the pictures of the gallery and the further ones of the map may take: the page stays under 15 MB."""
+"""What the pictures of gallery and tree and the further ones of the map may take: the page stays under 15 MB."""
 
 FIGURES: dict[str, Callable[[RunData], Panels | PictureTable | None]] = {
     "curves": curves,
@@ -62,6 +64,7 @@ def run_parts(run: RunData, anchor: str = "", n_runs: int = 1) -> list[Part]:
     pictures = Pictures(run)
     # In this order, so that the map embeds only pictures that nothing else shows.
     clusters = gallery(run, pictures, budget=GALLERY_BYTES // n_runs, anchor=anchor)
+    alike = hierarchy(run, pictures, budget=TREE_BYTES // n_runs, anchor=anchor)
     wrong = mistakes(run, pictures) if run.truth is not None else None
     of_method = method_parts(run, pictures)
     points = max(300, MAX_POINTS // n_runs)
@@ -69,6 +72,7 @@ def run_parts(run: RunData, anchor: str = "", n_runs: int = 1) -> list[Part]:
     found = [
         ("summary", "Summary", join([summary(run), settings(run)])),
         ("clusters", "Clusters", clusters),
+        ("tree", "Tree", alike),
         ("map", "Map", drawn),
         ("sizes", "Sizes", _drawn(sizes(run))),
         ("scores", "Scores", agreement(run) if run.scores else None),

@@ -5,6 +5,7 @@
     events.jsonl     one line per epoch or merge round, then one line with how it ended
     labels.csv       name, cluster, confidence: written last, so its presence means "finished"
     features.npy  soft.npy  model.safetensors  extras.safetensors  ingest.json  metrics.json
+    tree.safetensors how clusters join and fall apart, for other numbers of them
     truth.npy        the labels given for scoring, if any; only scores and reports read it
     thumbnails.npz   small copies of some images for the report
     history/         arrays of single stages, for figures

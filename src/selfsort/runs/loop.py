@@ -25,6 +25,7 @@ from selfsort.data import ImageSpec
 from selfsort.encoders.finetune import finetuning
 from selfsort.errors import CannotWrite, Interrupted, InvalidInput, TrainingFailed, invalid
 from selfsort.improve.around import ImproveConfig, check_improvable, train_improved
+from selfsort.improve.grow import grow
 from selfsort.learning.checkpoint import weights_within
 from selfsort.methods.recipes import Choice
 from selfsort.methods.registry import METHODS
@@ -32,6 +33,7 @@ from selfsort.metrics.external import match_clusters, scores
 from selfsort.metrics.internal import collapse_warnings, size_report
 from selfsort.runs.clusters import Clusters, find_again
 from selfsort.runs.folder import RunFolder, Thumbnails
+from selfsort.runs.tree import save_tree
 from selfsort.trust.verdict import Verdict, judge
 from selfsort.types import I64, U8, Clustering, Encoded, Images, Json, Method, Snapshot, State, Tunable
 
@@ -268,6 +270,7 @@ def write_outcome(
     verdict = outcome.verdict
     halves = [] if verdict is None else list((verdict.two_kinds or {}).values())
     folder.save_thumbnails(pick_thumbnails(images, result, truth, also=halves))
+    save_tree(folder, grow(result.features, result.labels))
     folder.append_event(
         {
             "kind": "end",

@@ -95,11 +95,12 @@ def load_model(folder: RunFolder, device: torch.device, encoder: str | None = No
 def learned_on(folder: RunFolder) -> tuple[str | None, ...]:
     """Say what of an encoder a run's method may have learned on; a stage goes on with what its run had."""
     kind = kind_of(folder)
-    if isinstance(kind, Stage):
-        kind = kind_of(RunFolder.open(folder.path / STARTED_FROM))
+    while isinstance(kind, Stage):  # a cut may follow another stage
+        folder = RunFolder.open(folder.path / STARTED_FROM)
+        kind = kind_of(folder)
     if kind is ONE:  # in place of any method
         return ("features", "maps")
-    return (kind.learns_on if isinstance(kind, Method) else None,)
+    return (kind.learns_on,)
 
 
 def load_own_model(folder: RunFolder, device: torch.device) -> Model:

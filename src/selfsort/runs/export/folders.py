@@ -32,6 +32,7 @@ except ImportError:  # Windows
 
 _SCRATCH = ".selfsort-export-"
 _naming = threading.Lock()
+WRONG_TITLE = "marked wrong"
 _WRONG = 2**62
 """Stands for the cluster of images marked wrong: after all others, whose names go first."""
 _NAME_BYTES = 240
@@ -42,7 +43,13 @@ _DEVICE = re.compile(r"(con|prn|aux|nul|conin\$|conout\$|(com|lpt)[0-9¹²³]) *
 
 
 def export_folders(
-    folder: RunFolder, out: Path, labels: RunLabels | None = None, *, link: bool = False, is_numbered: bool = False
+    folder: RunFolder,
+    out: Path,
+    labels: RunLabels | None = None,
+    *,
+    link: bool = False,
+    is_numbered: bool = False,
+    above: Mapping[int, tuple[str, ...]] | None = None,
 ) -> Path:
     """Put every image into a folder named after its cluster, as a copy or as a link.
 
@@ -54,6 +61,7 @@ def export_folders(
         labels: the clusters of its images; None for those of the run with all corrections.
         link: make links instead of copies.
         is_numbered: add a number to a name that is taken, where it would be refused otherwise.
+        above: names of the folders that a cluster's own lies in, if any.
 
     Returns:
         Where the tree is.
@@ -66,7 +74,7 @@ def export_folders(
         raise InvalidInput("--link needs images that are files, and this run's came from an array. Leave --link out.")
     further = (out.with_name(f"{out.name}-{number}") for number in count(2))
     with scratch_in(out.parent) as scratch:
-        build_folders(scratch / "tree", labels, dataset, link=link)
+        build_folders(scratch / "tree", labels, dataset, link=link, above=above)
         place = put(scratch / "tree", chain([out], further if is_numbered else ()))
     if place is None:
         raise _exists(out)
@@ -123,7 +131,14 @@ def read_images_of(folder: RunFolder, table: LabelTable) -> Dataset:
     return dataset
 
 
-def build_folders(tree: Path, labels: RunLabels, dataset: Dataset, *, link: bool = False) -> None:
+def build_folders(
+    tree: Path,
+    labels: RunLabels,
+    dataset: Dataset,
+    *,
+    link: bool = False,
+    above: Mapping[int, tuple[str, ...]] | None = None,
+) -> None:
     """Sort images into a new folder; those that came out of an array file are written as PNG.
 
     Images marked wrong go into a folder of their own.
@@ -133,8 +148,12 @@ def build_folders(tree: Path, labels: RunLabels, dataset: Dataset, *, link: bool
         labels: the clusters of the images.
         dataset: the images, in the order of the labels.
         link: make links instead of copies.
+        above: names of the folders that a cluster's own lies in, if any.
     """
-    titles = _titles(labels)
+    titles = {cluster: Path(title) for cluster, title in _titles(labels).items()}
+    if above:
+        titles = {cluster: Path(*above.get(cluster, ()), title) for cluster, title in titles.items()}
+        titles[_WRONG] = Path(WRONG_TITLE)  # beside the groups, none of which is called so
     place: Callable[[Path, Path], object] = os.symlink if link else shutil.copyfile
     rows = enumerate(zip(labels.table.names, labels.table.labels.tolist(), labels.is_wrong.tolist(), strict=True))
     for row, (name, cluster, is_wrong) in track(rows, "exporting", len(labels.table.names)):
@@ -151,7 +170,7 @@ def _titles(labels: RunLabels) -> dict[int, str]:
     used = sorted(set(labels.table.labels.tolist()))
     width = max(2, len(str(used[-1])))
     names = {cluster: labels.names.get(cluster, f"cluster-{cluster:0{width}d}") for cluster in used}
-    return folder_names({**names, _WRONG: "marked wrong"})
+    return folder_names({**names, _WRONG: WRONG_TITLE})
 
 
 def folder_names(names: Mapping[int, str]) -> dict[int, str]:

@@ -10,6 +10,7 @@ from typing import IO, TypeAlias
 from selfsort.errors import InvalidInput
 from selfsort.runs.export.csv import csv_file
 from selfsort.runs.export.folders import export_folders
+from selfsort.runs.export.levels import folders_above
 from selfsort.runs.export.npz import npz_file
 from selfsort.runs.folder import RunFolder, write_whole
 from selfsort.runs.labels import RunLabels
@@ -41,12 +42,19 @@ EXPORTERS: dict[str, Exporter] = {
 }
 
 
-def export_run(folder: RunFolder, labels: RunLabels, to: str, out: Path | None = None, *, link: bool = False) -> Path:
+def export_run(
+    folder: RunFolder, labels: RunLabels, to: str, out: Path | None = None, *, link: bool = False, n_levels: int = 1
+) -> Path:
     """Write one export and return its place: `out`, or one here named after the run."""
     exporter = EXPORTERS[to]
+    if n_levels > 1 and to != "folders":
+        raise InvalidInput(
+            f"--levels is for folders inside folders, and --to is {to}. Expected --to folders. Leave it out."
+        )
     place = out or Path(f"{folder.path.resolve().name}{exporter.ending}")
     if to == "folders":
-        return export_folders(folder, place, labels, link=link, is_numbered=out is None)
+        above = folders_above(folder, labels, n_levels)
+        return export_folders(folder, place, labels, link=link, is_numbered=out is None, above=above)
     if folder.holds(place):
         raise InvalidInput(
             f"{place} would lie among the files of the run. Expected another place. Choose another --out."

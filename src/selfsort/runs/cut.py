@@ -1,0 +1,182 @@
+"""`selfsort cut`: another number of clusters as a run of its own, from what a finished run has kept.
+
+Neither the images nor the encoder are asked: labels, assignments, features and tree are in the folder. The new run is
+built beside its place and put there when it is complete, with the corrections of the first one.
+
+A cut of a cut is a cut of the run that was trained. So that it can be made, a cut keeps what that run said of the
+images, beside its model: `started_from/labels.npy` and `soft.npy`.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from selfsort import __version__
+from selfsort.errors import InvalidInput, invalid
+from selfsort.graph.hierarchy import Hierarchy
+from selfsort.improve.cut import STAGE, check_number, cut_clustering
+from selfsort.improve.stages import STAGES
+from selfsort.metrics.external import scores
+from selfsort.registry import OURS
+from selfsort.runs.carry import Carried, carry_over
+from selfsort.runs.encoder import ENCODER_FILE, FEATURES_FROM
+from selfsort.runs.export.folders import put, scratch_in
+from selfsort.runs.folder import FORMAT, RunFolder
+from selfsort.runs.journal import Journal, read_entries
+from selfsort.runs.loop import versions
+from selfsort.runs.model import STARTED_FROM, embed
+from selfsort.runs.tree import features_of, save_tree, tree_of
+from selfsort.types import F32, I64, Json
+
+_LABELS, _SOFT = f"{STARTED_FROM}/labels.npy", f"{STARTED_FROM}/soft.npy"
+_COPIED = ("ingest.json", "truth.npy", "truth.json", "thumbnails.npz", ENCODER_FILE)
+_OF_TRAINING = ("format", "settings", "improve", "recipe", "clusters", "method_from")
+"""What config.json says of the training and not of the images."""
+
+
+@dataclass(frozen=True, eq=False)
+class CutRun:
+    """A cut that is on disk."""
+
+    folder: RunFolder
+    carried: Carried
+    metrics: dict[str, float] | None
+
+
+def cut_run(folder: RunFolder, n_clusters: int, out: Path | None = None) -> CutRun:
+    """Cut a finished run; without a place, beside it under a name that is free."""
+    folder.require_finished()
+    if out is not None:
+        RunFolder.refuse_occupied(out)
+    started = time.monotonic()
+    tree = tree_of(folder)
+    check_number(n_clusters, tree, "--clusters")
+    table = folder.label_table()
+    base = Base.of(folder, table.labels)
+    features = features_of(folder, len(table.labels))
+    result = cut_clustering(base.labels, base.soft, features, base.tree(tree), n_clusters, torch.device("cpu"))
+    edits = [entry.edit for entry in read_entries(folder.path) if not entry.is_undone]
+    carried = carry_over(edits, table.labels, result.labels)
+    with scratch_in((out or folder.path.resolve()).parent) as scratch:
+        made = RunFolder.create(scratch / "made", _config(folder, base, n_clusters))
+        _fill(made, folder, base)
+        save_tree(made, Hierarchy(tree.tree, tree.rows, np.arange(n_clusters)))
+        truth = folder.truth()
+        metrics = None if truth is None else scores(result.labels, truth)
+        if metrics is not None:
+            made.write_json("metrics.json", metrics)
+        seconds = round(time.monotonic() - started, 3)
+        made.append_event({"step": 1, "total": 1, "elapsed": seconds, "clusters": n_clusters, **(metrics or {})})
+        made.append_event({"kind": "end", "seconds": seconds, "clusters_found": n_clusters, "warnings": []})
+        made.save_result(result, table.names)
+        if carried.edits:
+            _write_edits(made.path, carried)
+        place = _put(made.path, out, folder, n_clusters)
+    return CutRun(RunFolder.open(place), carried, metrics)
+
+
+@dataclass(frozen=True, eq=False)
+class Base:
+    """The run that was trained, as a cut of it wants it."""
+
+    folder: RunFolder
+    labels: I64
+    soft: F32
+
+    def tree(self, of_run: Hierarchy) -> Hierarchy:
+        """Return the tree of a run, or of a cut, as that of the run that was trained."""
+        return Hierarchy(of_run.tree, of_run.rows, np.unique(self.labels))
+
+    @classmethod
+    def of(cls, folder: RunFolder, labels: I64) -> Base:
+        """Return a run itself, or what it is a cut of."""
+        if not (folder.path / _LABELS).is_file():
+            soft: F32 = folder.read_array("soft.npy", 2, np.float32)
+            found = cls(folder, labels, soft)
+        else:
+            before: I64 = folder.read_array(_LABELS, 1, np.int64)
+            inner = RunFolder.open(folder.path / STARTED_FROM)
+            found = cls(inner, np.array(before), folder.read_array(_SOFT, 2, np.float32))
+        is_whole = len(found.labels) == len(found.soft) == len(labels)
+        if not is_whole or not 0 <= int(found.labels.min()) <= int(found.labels.max()) < found.soft.shape[1]:
+            raise InvalidInput(
+                f"the labels and assignments of {folder.path} do not fit together. Expected a run as selfsort wrote "
+                "it. It was changed or damaged: restore it, or run selfsort fit again."
+            )
+        return found
+
+
+def _config(folder: RunFolder, base: Base, n_clusters: int) -> Json:
+    kept = {key: value for key, value in folder.config.items() if key not in _OF_TRAINING}
+    return {
+        **kept,
+        "selfsort": __version__,
+        "method": STAGE.name,
+        "method_from": OURS.to_json(),
+        "settings": {"n_clusters": n_clusters},
+        "recipe": {"name": "default", "reason": "a cut has no settings", "source": "ours"},
+        "clusters": {"asked": str(n_clusters)},
+        "versions": versions(),
+        STARTED_FROM: str(folder.path),
+        "refines": base.folder.field("method", str),
+    }
+
+
+def _fill(made: RunFolder, folder: RunFolder, base: Base) -> None:
+    """Take over what is the same for every cut, and the model that it stands on."""
+    for name in _COPIED:
+        if (folder.path / name).is_file():
+            shutil.copyfile(folder.path / name, made.path / name)
+    if (folder.path / FEATURES_FROM).is_dir():
+        embed(made, RunFolder.open(folder.path / FEATURES_FROM), FEATURES_FROM)
+    _embed(made, base.folder, STARTED_FROM)
+    made.write_array(_LABELS, base.labels)
+    made.write_array(_SOFT, np.asarray(base.soft))
+
+
+def _embed(made: RunFolder, source: RunFolder, name: str) -> None:
+    """Copy a model, and for a stage also the one that it went on from. The encoder before it is the cut's own."""
+    is_stage = source.field("method", str) in STAGES
+    # A method's model is whole, also one that was trained further.
+    left_out = ("format", FEATURES_FROM) if is_stage else ("format", FEATURES_FROM, STARTED_FROM)
+    described = {key: value for key, value in source.config.items() if key not in left_out}
+    made.write_state(f"{name}/model.safetensors", source.read_state("model.safetensors"))
+    if is_stage:
+        _embed(made, RunFolder.open(source.path / STARTED_FROM), f"{name}/{STARTED_FROM}")
+    made.write_json(f"{name}/config.json", {"format": FORMAT, **described})
+
+
+def _write_edits(run: Path, carried: Carried) -> None:
+    journal = Journal.open(run)
+    try:
+        for edit in carried.edits:
+            journal.add(edit)
+    finally:
+        journal.close()
+
+
+def _put(made: Path, out: Path | None, folder: RunFolder, n_clusters: int) -> Path:
+    if out is None:
+        place = put(made, _names_beside(folder.path.resolve(), n_clusters))
+    else:
+        if out.is_dir():  # it is empty, or what a killed start left; a folder is put in the place of an empty one only
+            RunFolder.refuse_occupied(out)
+            shutil.rmtree(out)
+        place = put(made, [out])
+    if place is None:
+        raise invalid("--out", "be new", str(out), "Choose another --out.")
+    return place
+
+
+def _names_beside(run: Path, n_clusters: int) -> Iterator[Path]:
+    yield run.with_name(f"{run.name}-k{n_clusters}")
+    for number in count(2):
+        yield run.with_name(f"{run.name}-k{n_clusters}-{number}")
