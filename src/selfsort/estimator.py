@@ -69,6 +69,17 @@ class ImageClusterer(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     ((537,), (2,))
     """
 
+    labels_: I64
+    soft_: F32
+    features_: F32
+    _model: Model
+    _fitted: _Fitted | None
+    _folder: RunFolder | None
+    """Where it was loaded from."""
+    _origin: ImageClusterer | None
+    """What it is a cut of."""
+    _tree: Hierarchy | None
+
     def __init__(
         self,
         method: str = DEFAULT_METHOD,
@@ -229,10 +240,7 @@ class ImageClusterer(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         return as_dataset(from_array(X, image_shape=self.image_shape, value_range=self.value_range_, clip=clip))
 
     def _show(self, result: Clustering, spec: ImageSpec, warnings: tuple[str, ...]) -> None:
-        self._fitted: _Fitted | None = None
-        self._folder: RunFolder | None = None  # where it was loaded from
-        self._origin: ImageClusterer | None = None  # what it is a cut of
-        self._tree: Hierarchy | None = None
+        self._fitted, self._folder, self._origin, self._tree = None, None, None, None
         self.labels_, self.soft_, self.features_ = result.labels, result.soft, result.features
         self.warnings_ = warnings
         self.n_features_in_ = spec.height * spec.width * spec.channels

@@ -169,12 +169,14 @@ def killed_at(number: int, act: Callable[[], object]) -> bool:
     if child == 0:
         count = iter(range(number))
 
-        def fsync(handle: int, real: Callable[[int], None] = os.fsync) -> None:
+        real = os.fsync
+
+        def fsync(handle: int) -> None:
             if next(count, None) is None:
                 os.kill(os.getpid(), signal.SIGKILL)
             real(handle)
 
-        os.fsync = fsync
+        setattr(os, "fsync", fsync)  # noqa: B010 (its type is wider)
         torch.set_num_threads(1)  # a fork has no threads of its parent
         act()
         os._exit(0)

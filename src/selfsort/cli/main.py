@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 import traceback
+from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -55,7 +56,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-_PANELS = {
+_PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     "Sort": (fit, refine, cut, predict),
     "Look and hand on": (score, report, explore, export),
     "Research and machine": (methods, encoders, cache, bench, demo),

@@ -16,7 +16,7 @@ from selfsort.graph.hierarchy import Hierarchy
 from selfsort.graph.tree import BY_DISTANCE, MergeTree
 from selfsort.runs.arrays import as_counts, finite, read_rows, with_columns
 from selfsort.runs.folder import RunFolder
-from selfsort.types import F32, I64, State
+from selfsort.types import F32, I64, Arrays, State
 
 TREE_FILE = "tree.safetensors"
 
@@ -24,7 +24,7 @@ TREE_FILE = "tree.safetensors"
 def save_tree(folder: RunFolder, tree: Hierarchy) -> None:
     """Keep the tree of a run."""
     merged = tree.tree
-    arrays = {
+    arrays: Arrays = {
         "start": merged.start,
         "rows": tree.rows,
         "merges": merged.merges,
