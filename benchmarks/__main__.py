@@ -39,6 +39,9 @@ GOALS = (
     Goal("graph", "merge_over_knn_70000", 0.2, True, "merging 70,000 images over the search for their neighbours"),
     Goal("graph", "merge_time_exponent", 1.1, True, "growth of merging time from 10,000 to 70,000; n log n is 1.1"),
     Goal("graph", "merge_peak_memory_gb_70000", 3.0, True, "peak memory of searching and merging 70,000 images"),
+    Goal(
+        "graph", "choose_k_over_knn_70000", 1.0, True, "finding the number of clusters over the search, 70,000 images"
+    ),
     Goal("graph", "oracle_over_merge_3000", 50.0, False, "dense oracle over our merging, 3,000 images"),
     Goal("jule", "jule_epoch_overhead", 1.3, True, "a JULE epoch, mining included, over the bare network"),
     Goal("dbc", "fcae_epoch_overhead", 1.2, True, "an epoch of the auto-encoder over the bare network"),

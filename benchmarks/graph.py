@@ -18,6 +18,7 @@ import numpy as np
 import torch
 
 from selfsort.bench.datasets import find_or_exit
+from selfsort.choose_k.search import LIST_LENGTH, choose_k
 from selfsort.graph.affinity import digraph, unit_rows
 from selfsort.graph.agglomerate import agglomerate, nearest_neighbour_components
 from selfsort.graph.knn import approximate_neighbours, nearest_neighbours
@@ -32,7 +33,7 @@ def run() -> dict[str, float]:
     features = load()
     warm_up(features)
     results: dict[str, float] = {}
-    for section in (neighbour_search, merging, against_oracle, approximate, peak_memory):
+    for section in (neighbour_search, merging, counting, against_oracle, approximate, peak_memory):
         for name, value in section(features).items():
             print(f"{name:32} {value:9.3f}", flush=True)
             results[name] = value
@@ -98,6 +99,18 @@ def merging(features: F32) -> dict[str, float]:
         "merge_seconds_70000": merge_seconds[-1],
         "merge_time_exponent": float(slope),
     }
+
+
+def counting(features: F32) -> dict[str, float]:
+    """Time the rule for the number of clusters, given neighbours, beside the search for these."""
+    clock = time.process_time  # of all threads: the search has several, the rule one
+    begin = clock()
+    neighbours = nearest_neighbours(features, LIST_LENGTH)
+    searched = clock()
+    found = choose_k(features, seed=0, device=torch.device("cpu"), neighbours=neighbours)
+    took = clock() - searched
+    print(f"{found.k} clusters found, {found.near} nearly as good")
+    return {"choose_k_over_knn_70000": took / (searched - begin), "choose_k_seconds_70000": took}
 
 
 def against_oracle(features: F32) -> dict[str, float]:
