@@ -22,7 +22,7 @@ _CLEARLY = 0.5
 """Halves are two kinds if they leak into each other this much less than the two clusters that are least apart ..."""
 _SMALL_LEAK = 0.005
 """... or less than this for each neighbour in the graph."""
-_N_NAMED, _N_SHOWN = 3, 12
+_N_NAMED, _N_SHOWN = 3, 8
 
 
 @dataclass(frozen=True, eq=False)
