@@ -350,6 +350,31 @@ class TestEditing:
 N_LARGE = 100_000
 
 
+class TestTree:
+    def test_another_number_is_seen_and_made(self, browser: Browser, server: Server) -> None:
+        loaded(browser, server)
+        browser.click("#tree")
+        browser.wait(lambda: browser.text("#tree-said") == "3 clusters, as the run has", "the tree")
+        own = set(browser.texts(".tree div.twig .label, .tree summary.twig .label"))
+        assert set(sizes(browser)) <= own
+        assert browser.run("return document.querySelector('#make-cut').disabled")
+        browser.run(
+            "const s = document.querySelector('#tree-number'); s.value = 5; s.dispatchEvent(new Event('input'))"
+        )
+        browser.wait(lambda: browser.text("#make-cut") == "Make a run with 5 clusters", "the number")
+        assert len(browser.all(".tree div.twig")) == 5
+        drawn = (
+            """return [...document.querySelectorAll(".tree canvas")].every((one) => one.width > 1 && one.height > 1)"""
+        )
+        browser.wait(lambda: browser.run(drawn), "the pictures of the tree")
+        browser.click(".tree details[open] > summary")
+        browser.wait(lambda: browser.all(".tree details:not([open])"), "a branch is closed")
+        browser.click("#make-cut")
+        made = server.editor.folder.path.resolve().with_name("run-k5")
+        browser.wait(lambda: f"selfsort explore {made}" in browser.text(".tree .result"), "the new run")
+        assert RunFolder.open(made).n_clusters == 5
+
+
 def large_run(path: Path, n_images: int, n_clusters: int) -> Path:
     """A finished run whose pictures are in an array beside it, written without clustering anything."""
     labels = np.arange(n_images) % n_clusters

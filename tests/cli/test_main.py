@@ -23,11 +23,12 @@ FROZEN = {
         --cache/--no-cache --resume --max-minutes --json""",
     "refine": """RUN SOURCE --stage --recipe --set --seed --labels --labels-from-folders --encoder --device --out
         --max-minutes --json""",
+    "cut": "RUN --clusters --out --json",
     "predict": "RUN SOURCE --out --max-bad --encoder --device --original --json",
     "score": "RUN --labels --original --json",
     "report": "RUNS --out --figures --original",
     "explore": "RUN --port --no-browser",
-    "export": "RUN --to --out --link --original",
+    "export": "RUN --to --out --link --levels --original",
     "methods": "NAME --json",
     "encoders": "--json",
     "cache": "--clear --json",
