@@ -125,7 +125,7 @@ class TestFolder:
 
 class TestCorrections:
     def test_out_of_the_outliers_and_into_them(self, tmp_path: Path) -> None:
-        run = with_outliers(tmp_path / "run", Move((2,), 1), Move((0,), 2))
+        run = with_outliers(tmp_path / "run", Move((0,), 2), Move((2,), 1))
         labels = current_labels(run)
         assert labels.table.labels.tolist() == [2, 1, 1, 0]
         assert labels.name(2) == "Outliers"
@@ -165,7 +165,7 @@ class TestCorrections:
 
     def test_new_images_of_a_cluster_that_a_person_called_outliers(self, tmp_path: Path) -> None:
         run = with_outliers(tmp_path / "run", Merge((1, 2), 2))
-        new = Assignment(np.array([0, 1]), np.array([[0.9, 0.1], [0.2, 0.8]], np.float32), np.zeros((2, 3), np.float32))
+        new = Assignment(np.zeros((2, 3), np.float32), np.array([[0.9, 0.1], [0.2, 0.8]], np.float32))
         table = predicted_csv(["x", "y"], new, whole_cluster_edits(run, 2)).decode()
         assert table.splitlines()[1:] == ["x,0,0.900000", "y,-1,0.800000"]
         run = with_outliers(tmp_path / "named", Merge((1, 2), 2), Rename(0, "cats"))
