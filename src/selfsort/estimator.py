@@ -50,13 +50,14 @@ class ImageClusterer(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         recipe: a named set of settings, `auto` or `default`.
         encoder: what sees images before the method starts: `auto` (they decide), `none`, a name, file, folder or run,
             as for `--encoder`.
+        outliers: put images that belong nowhere into a group of their own: label -1.
         device: `auto`, `cpu`, `cuda`, `cuda:N` or `mps`.
         image_shape: height, width(, channels) of the rows of a flat array; one entry may be -1.
         value_range: the values that mean black and white in a float array; `auto` takes them from the
             array given to `fit`.
 
     Attributes:
-        labels_: (N,) int64 cluster of each training image.
+        labels_: (N,) int64 cluster of each training image; -1 for outliers, if they were asked for.
         soft_: (N, K) soft assignments of the training images.
         features_: (N, D) features of the training images.
         warnings_: sentences about what went wrong, such as fewer clusters than asked for.
@@ -89,6 +90,7 @@ class ImageClusterer(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         settings: Mapping[str, Any] | None = None,
         recipe: str = "auto",
         encoder: str = AUTO_ENCODER,
+        outliers: bool = False,
         device: str = "auto",
         image_shape: tuple[int, ...] | None = None,
         value_range: tuple[float, float] | Literal["auto"] = (0.0, 1.0),
@@ -99,6 +101,7 @@ class ImageClusterer(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         self.settings = settings
         self.recipe = recipe
         self.encoder = encoder
+        self.outliers = outliers
         self.device = device
         self.image_shape = image_shape
         self.value_range = value_range
@@ -120,13 +123,15 @@ class ImageClusterer(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             settings=self.settings or {},
             seed=seed,
             encoder=self.encoder,
+            outliers=_yes_or_no("outliers", self.outliers),
             device=self.device,
         )
         launched = launch(request)
         for note in launched.notes:
             warnings.warn(note, FutureWarning, stacklevel=2)
         outcome = launched.fit.run()
-        self._show(outcome.clustering, launched.dataset.spec, outcome.warnings)
+        found = replace(outcome.clustering, labels=outcome.labels)
+        self._show(found, launched.dataset.spec, outcome.warnings)
         self.verdict_ = outcome.verdict.sentence if outcome.verdict is not None else ""
         self._fitted = _Fitted(launched.dataset, outcome, launched.described, launched.embedded, launched.encoder)
         self._model = launched.model(outcome.clustering)
@@ -137,7 +142,7 @@ class ImageClusterer(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         return self.fit(X).labels_
 
     def predict(self, X: ImagesLike) -> I64:
-        """Return the cluster of each new image."""
+        """Return the cluster of each new image; a new one is never an outlier."""
         return self._apply(X).labels
 
     def predict_proba(self, X: ImagesLike) -> F32:
@@ -289,6 +294,7 @@ def load(path: str | Path, device: str = "auto", encoder: str | None = None) -> 
         settings=settings,
         recipe="default",
         encoder=given_encoder(folder),
+        outliers=folder.has_outliers,
         device=device,
     )
     ends = [event for event in folder.events() if event.get("kind") == "end"]
@@ -317,6 +323,12 @@ def _whole_number(name: str, value: Any, at_least: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < at_least:
         raise invalid(name, f"be a whole number of at least {at_least}", repr(value), f"Give for example {name}=10.")
     return int(value)
+
+
+def _yes_or_no(name: str, value: Any) -> bool:
+    if not isinstance(value, bool | np.bool_):
+        raise invalid(name, "be True or False", repr(value), f"Give for example {name}=True.")
+    return bool(value)
 
 
 def _fixed_range(limits: Any) -> tuple[float, float]:

@@ -214,7 +214,7 @@ class Clustering:
     """The result of a finished run."""
 
     labels: I64
-    """(N,) cluster of each training image, 0..K-1."""
+    """(N,) cluster of each training image, 0..K-1; read from a run that looked for outliers, -1 for these."""
     soft: F32
     """(N, K) soft assignments; the confidence of an image is its label's entry."""
     features: F32

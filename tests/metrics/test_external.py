@@ -278,3 +278,26 @@ class TestScores:
         scores(predicted, truth)
         assert predicted.tolist() == [3, 3, 5]
         assert truth.tolist() == [0, 1, 1]
+
+
+class TestOutliers:
+    predicted, truth = np.array([0, 0, 1, 1, -1, -1, -1]), np.array([4, 4, 5, 5, 6, 6, 6])
+
+    def test_they_stand_for_no_class(self) -> None:
+        assert match_clusters(self.predicted, self.truth, outliers=-1) == {0: 4, 1: 5}
+        assert match_clusters(self.predicted, self.truth) == {-1: 6, 0: 4, 1: 5}
+
+    def test_they_are_wrong_and_counted(self) -> None:
+        found = scores(self.predicted, self.truth, outliers=-1)
+        assert (found["acc"], found["n_outliers"]) == (pytest.approx(4 / 7), 3)
+        assert found["ari"] == 1.0
+
+    def test_a_run_that_looked_in_vain(self) -> None:
+        plain = scores(self.predicted, self.truth)
+        assert "n_outliers" not in plain
+        assert scores(self.predicted, self.truth, outliers=99) == {**plain, "n_outliers": 0}
+
+    def test_nothing_but_outliers(self) -> None:
+        found = scores([7, 7, 7], [0, 1, 1], outliers=7)
+        assert (found["acc"], found["n_outliers"]) == (0.0, 3)
+        assert match_clusters([7, 7, 7], [0, 1, 1], outliers=7) == {}

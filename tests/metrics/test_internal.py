@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.stats import entropy
 
 from selfsort.errors import InvalidInput
-from selfsort.metrics.internal import collapse_warnings, size_report
+from selfsort.metrics.internal import SizeReport, collapse_warnings, size_report
 
 quick = settings(derandomize=True, deadline=None, max_examples=60)
 
@@ -81,3 +81,8 @@ class TestCollapseWarnings:
 
     def test_more_clusters_than_asked_is_no_collapse(self) -> None:
         assert collapse_warnings(np.arange(30), n_clusters=10) == ()
+
+
+def test_outliers_are_no_cluster() -> None:
+    assert size_report([0, 0, 1, 5, 5, 5], 2, outliers=5) == size_report([0, 0, 1], 2)
+    assert size_report([5, 5], 2, outliers=5) == SizeReport(2, 0, 0, 0, 0.0)

@@ -19,7 +19,7 @@ from tests.tiny_run import CONFIG, NAMES, RESULT, SOFT, files_of, fill, read_eve
 
 import selfsort.runs.folder
 from selfsort.errors import CannotWrite, InvalidInput, MissingData
-from selfsort.runs.folder import FORMAT, RunFolder, Thumbnails, label_csv, write_whole
+from selfsort.runs.folder import RunFolder, Thumbnails, label_csv, write_whole
 from selfsort.types import State
 
 
@@ -33,7 +33,7 @@ def run(tmp_path: Path) -> RunFolder:
 
 def test_everything_comes_back(run: RunFolder) -> None:
     opened = RunFolder.open(run.path)
-    assert opened.config == {"format": FORMAT, **CONFIG}
+    assert opened.config == {"format": 1, **CONFIG}
     assert opened.n_clusters == 2
     assert opened.is_finished
     result = opened.result()

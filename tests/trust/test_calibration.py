@@ -9,9 +9,9 @@ from selfsort.trust.evidence import Evidence
 
 def some_evidence() -> Evidence:
     between = np.array([[0.0, 0.1], [0.1, 0.0]])
-    return Evidence(
-        np.array([1.0, 0.5]), np.array([0.9, 0.2]), np.array([1.0, 0.4]), between, 5, {1: (0.02, np.array([1]))}
-    )
+    parts = {1: (0.02, np.array([1]))}
+    same, least, most, distance = (np.array(pair) for pair in ((1.0, 0.5), (0.9, 0.2), (1.0, 0.4), (1.0, 1.0)))
+    return Evidence(same, least, most, between, 5, parts, distance, around=np.array([0, 1]), vouched=same)
 
 
 def test_quantities_by_hand() -> None:

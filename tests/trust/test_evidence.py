@@ -5,6 +5,7 @@ import pytest
 import torch
 from tests.choose_k.planted import blobs
 
+from selfsort.graph.neighbours import Neighbours
 from selfsort.trust import evidence
 from selfsort.trust.evidence import Evidence, gather
 from selfsort.types import F32, I64
@@ -59,9 +60,11 @@ def test_a_sample_speaks_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_judge_is_not_asked_about_itself() -> None:
-    found = np.array([[2, 0, 1], [0, 1, 2]])
+    found = Neighbours(np.array([[2, 0, 1], [0, 1, 2]]), np.array([[1, 2, 3], [0, 4, 5]], np.float32), 3)
     # Image 1 is the judge at place 0; image 0 is no judge and loses its last neighbour.
-    np.testing.assert_array_equal(evidence._without_self(found, np.array([1])), [[2, 0], [1, 2]])
+    asked, sq_dist = evidence._without_self(found, np.array([1]))
+    np.testing.assert_array_equal(asked, [[2, 0], [1, 2]])
+    np.testing.assert_array_equal(sq_dist, [[1, 2], [4, 5]])
 
 
 def test_an_empty_cluster_is_no_fault() -> None:
@@ -69,3 +72,16 @@ def test_an_empty_cluster_is_no_fault() -> None:
     seen = gather(rows, truth, 5, seed=0, device=CPU)
     assert seen.between.shape == (5, 5)
     assert seen.leak[3:].tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("most", [4000, 100])
+def test_who_vouches_for_a_point_far_away(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows, truth = blobs([100] * 2)
+    rows[0] *= 20
+    monkeypatch.setattr(evidence, "MOST_JUDGES", most)
+    seen = look(rows, truth)
+    assert seen.vouched[0] == 0
+    assert seen.distance[0] > 5 * np.median(seen.distance)
+    np.testing.assert_array_equal(seen.around[1:], truth[1:])
+    assert (seen.vouched <= seen.same).all()
+    assert seen.vouched.mean() > 0.4

@@ -13,6 +13,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from selfsort.text import plural
+
 
 def is_main() -> bool:
     """Of several processes, as torchrun starts them, the first one speaks and writes."""
@@ -59,9 +61,11 @@ def print_json(value: dict[str, Any]) -> None:
 
 def scores_line(metrics: dict[str, float]) -> str:
     """Return the scores against true labels on one line."""
+    n_outliers = metrics.get("n_outliers")
     return (
         f"ACC {metrics['acc']:.4f}  NMI {metrics['nmi_geometric']:.4f} geometric, {metrics['nmi_arithmetic']:.4f} "
         f"arithmetic, {metrics['nmi_max']:.4f} max  ARI {metrics['ari']:.4f}"
+        + ("" if n_outliers is None else f"  {plural(int(n_outliers), 'outlier')}, counted as wrong")
     )
 
 

@@ -23,6 +23,7 @@ from selfsort.cli.parse import (
     parse_size,
 )
 from selfsort.errors import CannotWrite, InvalidInput
+from selfsort.text import plural
 
 if TYPE_CHECKING:
     from selfsort.runs.folder import RunFolder
@@ -72,6 +73,9 @@ def fit(
         ),
     ] = "auto",
     features: Annotated[str | None, typer.Option(help="The same as --encoder.", hidden=True)] = None,
+    outliers: Annotated[
+        bool, typer.Option("--outliers", help="Put images that belong nowhere into a group of their own, cluster -1.")
+    ] = False,
     self_label: Annotated[
         Path | None, typer.Option(help="The same as: selfsort refine RUN.", show_default=False)
     ] = None,
@@ -140,6 +144,7 @@ def fit(
                 seed=seed,
                 encoder=encoder,
                 cache=cache,
+                outliers=outliers,
                 start_from=earlier,
                 device=device,
                 out=out,
@@ -191,6 +196,7 @@ def refine(
             settings=tuple(set_ or ()),
             seed=seed,
             encoder=encoder or "auto",
+            outliers=earlier.has_outliers,
             start_from=earlier,
             device=device,
             out=out,
@@ -276,7 +282,8 @@ def _fit_and_tell(context: typer.Context, launched: Launched, max_minutes: float
 def _tell_outcome(launched: Launched, outcome: Outcome) -> None:
     found = len(set(outcome.clustering.labels.tolist()))
     memory = "" if outcome.peak_memory_mb is None else f", peak memory {outcome.peak_memory_mb:.0f} MB"
-    say(f"{found} clusters found in {outcome.seconds:.1f} s{memory}")
+    apart = "" if outcome.n_outliers is None else f" and {plural(outcome.n_outliers, 'outlier')}"
+    say(f"{found} clusters{apart} found in {outcome.seconds:.1f} s{memory}")
     for warning in outcome.warnings:
         say(f"warning: {warning}")
     if outcome.verdict is not None:

@@ -20,6 +20,7 @@ from selfsort.cli.parse import (
     RunArgument,
 )
 from selfsort.errors import InvalidInput
+from selfsort.text import plural
 
 
 def cut(
@@ -119,12 +120,17 @@ def score(
     table = current.table
     _tell_corrections(current.n_edits)
     truth = folder.truth() if labels is None else read_labels(labels, table.names)
-    sizes = size_report(table.labels, folder.n_clusters)
-    metrics = None if truth is None else scores(table.labels, truth)
+    sizes = size_report(table.labels, folder.n_clusters, outliers=table.outliers)
+    metrics = None if truth is None else scores(table.labels, truth, outliers=table.outliers)
+    apart = {} if table.n_outliers is None else {"n_outliers": table.n_outliers}
     if json_:
-        print_json({"run": str(run), "sizes": sizes.to_json(), **({} if metrics is None else {"metrics": metrics})})
+        answer = {"run": str(run), "sizes": sizes.to_json(), **apart}
+        print_json(answer if metrics is None else {**answer, "metrics": metrics})
         return
-    say(f"clusters {sizes.used}, smallest {sizes.min}, largest {sizes.max}, size entropy {sizes.entropy:.3f}")
+    say(
+        f"clusters {sizes.used}, smallest {sizes.min}, largest {sizes.max}, size entropy {sizes.entropy:.3f}"
+        + ("" if table.n_outliers is None else f", {plural(table.n_outliers, 'outlier')}")
+    )
     if metrics is None:
         say("No true labels are known for this run. Give them with --labels PATH to get scores.")
     else:

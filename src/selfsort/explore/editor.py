@@ -129,7 +129,7 @@ class Editor:
         self.features = Features(_features_of(folder, len(self.names)))
         self._journal = journal
         self._lock = threading.RLock()
-        self._labelling = Labelling(self.table.labels)
+        self._labelling = Labelling(self.table.labels, self.table.outliers)
         self._done: list[tuple[Entry, Before]] = []
         self._undone: list[Entry] = []
         self._covers: dict[int, tuple[int, int]] = {}

@@ -109,16 +109,16 @@ def contingency(predicted: npt.ArrayLike, truth: npt.ArrayLike) -> Contingency:
     return Contingency(predicted_names, truth_names, cells // n_columns, cells % n_columns, counts)
 
 
-def match_clusters(predicted: npt.ArrayLike, truth: npt.ArrayLike) -> dict[int, int]:
+def match_clusters(predicted: npt.ArrayLike, truth: npt.ArrayLike, *, outliers: int | None = None) -> dict[int, int]:
     """Match clusters to classes one to one so that as many images as possible agree (the Hungarian method).
 
     With more clusters than classes the surplus clusters are absent from the answer. A cluster may be matched to a
-    class it shares no image with, when the others are taken.
+    class it shares no image with, when the others are taken. The cluster `outliers` stands for no class.
 
     >>> match_clusters([3, 3, 9, 9, 4], [1, 1, 0, 0, 0])
     {3: 1, 9: 0}
     """
-    table = contingency(predicted, truth)
+    table = _without(contingency(predicted, truth), outliers)
     row_idx, column_idx, _ = _best_matching(table)
     rows, columns = table.predicted_names[row_idx], table.truth_names[column_idx]
     return dict(zip(rows.tolist(), columns.tolist(), strict=True))
@@ -156,16 +156,37 @@ def ari(predicted: npt.ArrayLike, truth: npt.ArrayLike) -> float:
     return _ari(contingency(predicted, truth))
 
 
-def scores(predicted: npt.ArrayLike, truth: npt.ArrayLike) -> dict[str, float]:
-    """Return the numbers of metrics.json: acc, nmi_geometric, nmi_arithmetic, nmi_max, ari."""
+def scores(predicted: npt.ArrayLike, truth: npt.ArrayLike, *, outliers: int | None = None) -> dict[str, float]:
+    """Return the numbers of metrics.json: acc, nmi_geometric, nmi_arithmetic, nmi_max, ari.
+
+    The cluster `outliers` stands for no class, so its images are wrong in ACC, and n_outliers says how many they are;
+    to NMI and ARI it is a cluster like the others.
+
+    >>> found = scores([0, 0, 1, 1, -1], [5, 5, 6, 6, 7], outliers=-1)
+    >>> found["acc"], found["n_outliers"]
+    (0.8, 1)
+    """
     table = contingency(predicted, truth)
+    told = _without(table, outliers)
     return {
-        "acc": _accuracy(table),
+        "acc": _best_matching(told)[2] / table.n_items,
         "nmi_geometric": _nmi(table, "geometric"),
         "nmi_arithmetic": _nmi(table, "arithmetic"),
         "nmi_max": _nmi(table, "max"),
         "ari": _ari(table),
+        **({} if outliers is None else {"n_outliers": table.n_items - told.n_items}),
     }
+
+
+def _without(table: Contingency, cluster: int | None) -> Contingency:
+    """Leave a cluster out, as if its images stood for no class; the classes stay."""
+    if cluster is None or cluster not in table.predicted_names:
+        return table
+    row = int(np.flatnonzero(table.predicted_names == cluster)[0])
+    kept = table.row_idx != row
+    row_idx = table.row_idx[kept] - (table.row_idx[kept] > row)
+    names = np.delete(table.predicted_names, row)
+    return Contingency(names, table.truth_names, row_idx, table.column_idx[kept], table.counts[kept])
 
 
 def _sum_by(index: I64, counts: I64, n_groups: int) -> I64:

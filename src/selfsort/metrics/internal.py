@@ -35,12 +35,16 @@ class SizeReport:
         return asdict(self)
 
 
-def size_report(labels: npt.ArrayLike, n_clusters: int) -> SizeReport:
-    """Count the clusters in use and their sizes.
+def size_report(labels: npt.ArrayLike, n_clusters: int, *, outliers: int | None = None) -> SizeReport:
+    """Count the clusters in use and their sizes; that of `outliers` is none.
 
     >>> size_report([0, 0, 0, 2], n_clusters=3)
     SizeReport(asked=3, used=2, min=1, max=3, entropy=0.562...)
     """
+    if outliers is not None:
+        labels = np.asarray(labels)[np.asarray(labels) != outliers]
+        if not len(labels):
+            return SizeReport(n_clusters, 0, 0, 0, 0.0)
     sizes = _cluster_sizes(labels, n_clusters)
     share = sizes / sizes.sum()
     # Written as p log(1/p), so that a single cluster gives 0.0 and not -0.0.

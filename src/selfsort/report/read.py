@@ -113,6 +113,15 @@ class RunData:
         """(K,) images in each cluster."""
         return np.bincount(self.table.labels, minlength=self.n_clusters)
 
+    @property
+    def n_used(self) -> int:
+        """Clusters that hold images; outliers are none."""
+        return int((self.sizes > 0).sum()) - (1 if self.table.n_outliers else 0)
+
+    def short_name(self, cluster: int) -> str:
+        """Name a cluster where there is little room."""
+        return "outliers" if cluster == self.table.outliers else str(cluster)
+
     @cached_property
     def class_idx(self) -> I64 | None:
         """(N,) place of each image's true class among those in use."""
@@ -175,6 +184,15 @@ class RunData:
             raise _mismatch(self.folder.path, "soft.npy", len(found), self.n_images)
         return read_rows(with_columns(found, self.folder.path / "soft.npy"), rows)
 
+    @cached_property
+    def method_labels(self) -> I64:
+        """(N,) clusters as the method left them; those of outliers are told by the soft assignments."""
+        labels = self.labels.original.copy()
+        taken_out = np.flatnonzero(labels == self.table.outliers)
+        if len(taken_out):
+            labels[taken_out] = self.soft(taken_out).argmax(axis=1)
+        return labels
+
     def class_name(self, number: int) -> str:
         """Name a true class."""
         return self.class_names.get(number, str(number))
@@ -203,9 +221,9 @@ def read_run(path: Path, name: str | None = None, *, is_original: bool = False) 
         starts=_starts(steps),
         truth=truth,
         class_names={i: str(name) for i, name in enumerate(names or ())},
-        matching={} if truth is None else match_clusters(table.labels, truth),
+        matching={} if truth is None else match_clusters(table.labels, truth, outliers=table.outliers),
         # Counted afresh: metrics.json is for other programs, and a page must not contradict its own matrix.
-        scores={} if truth is None else scores(table.labels, truth),
+        scores={} if truth is None else scores(table.labels, truth, outliers=table.outliers),
         scores_sf={k: float(v) for k, v in sf.items() if number(v) is not None} if isinstance(sf, dict) else {},
     )
 

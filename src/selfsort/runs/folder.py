@@ -3,7 +3,7 @@
     config.json      method, every setting, seed, versions, fingerprint of the data; format version. Settings
                      written under older names are read under those of today
     events.jsonl     one line per epoch or merge round, then one line with how it ended
-    labels.csv       name, cluster, confidence: written last, so its presence means "finished"
+    labels.csv       name, cluster (-1 for outliers), confidence: written last, so its presence means "finished"
     features.npy  soft.npy  model.safetensors  extras.safetensors  ingest.json  metrics.json
     tree.safetensors how clusters join and fall apart, for other numbers of them
     truth.npy        the labels given for scoring, if any; only scores and reports read it
@@ -37,10 +37,12 @@ from types import ModuleType
 from typing import IO, Any, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 from safetensors import safe_open
 from safetensors.numpy import save as to_safetensors
 
 from selfsort.errors import CannotWrite, InvalidInput, MissingData
+from selfsort.runs.outliers import OUTLIERS, marked, numbered, written
 from selfsort.runs.renamed import update_config
 from selfsort.types import F32, I64, U8, Arrays, Clustering, Json, State
 
@@ -50,8 +52,10 @@ try:
 except ImportError:  # Windows
     fcntl = None
 
-FORMAT = 1
-"""Raised when a reader of today could misread a folder of yesterday; older formats stay readable."""
+FORMAT = 2
+"""Raised when an older reader could misread a folder of today; older formats stay readable."""
+_WITHOUT_OUTLIERS = 1
+"""What has no cluster -1 is written in the format that all readers know."""
 
 # A JSON text can take up twenty times its size in memory. labels.csv, which grows with the images, has no limit.
 _TEXT_LIMIT = 48 * 2**20
@@ -79,7 +83,20 @@ class LabelTable:
 
     names: tuple[str, ...]
     labels: I64
+    """(N,) clusters from 0 on, outliers among them under a number of their own."""
     confidence: F32
+    outliers: int | None = None
+    """The number of the outliers, in a run that looked for them."""
+
+    @property
+    def written(self) -> I64:
+        """(N,) clusters as files have them, -1 for outliers."""
+        return written(self.labels, self.outliers)
+
+    @property
+    def n_outliers(self) -> int | None:
+        """How many images are outliers, in a run that looked for them."""
+        return None if self.outliers is None else int((self.labels == self.outliers).sum())
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,7 +135,7 @@ class RunFolder:
             _make_folder(path, exist_ok=was_there)
         except OSError as error:
             raise _cannot_write(path, error) from error
-        run = cls(path, {"format": FORMAT, **config})
+        run = cls(path, {"format": format_of(config), **config})
         with _locked(path, _STARTING) as run._journal:
             run._made = {} if was_there else {path: None}
             run._made[path / _STARTING] = None
@@ -187,6 +204,8 @@ class RunFolder:
             )
         for key, kind in (("method", str), ("settings", dict), ("seed", int), ("image", dict)):
             run.field(key, kind)
+        if run.has_outliers and version < FORMAT:
+            raise _damaged(path / "config.json", "a run of its format has no outliers")
         run.config = update_config(run.config)
         for inner in ("features_from", "started_from"):
             if inner in run.config and not (path / inner).is_dir():
@@ -207,6 +226,14 @@ class RunFolder:
         asked = self.field("settings", dict).get("n_clusters")
         if not isinstance(asked, int) or isinstance(asked, bool) or asked < 1:
             raise _damaged(self.path / "config.json", "'n_clusters' is not a whole number of at least 1")
+        return asked
+
+    @property
+    def has_outliers(self) -> bool:
+        """True if images that belong nowhere are a group of their own."""
+        asked = self.config.get("outliers", False)
+        if not isinstance(asked, bool):
+            raise _damaged(self.path / "config.json", "'outliers' is neither true nor false")
         return asked
 
     def holds(self, path: Path) -> bool:
@@ -327,13 +354,20 @@ class RunFolder:
 
     # --- the result ------------------------------------------------------------------------------------
 
-    def save_result(self, clustering: Clustering, names: Sequence[str], confidence: F32 | None = None) -> None:
+    def save_result(
+        self,
+        clustering: Clustering,
+        names: Sequence[str],
+        confidence: F32 | None = None,
+        is_outlier: npt.NDArray[np.bool_] | None = None,
+    ) -> None:
         """Write the result; labels.csv comes last and makes the run finished.
 
         Args:
             clustering: what the method found.
             names: of the images.
             confidence: how likely each image is among its own kind; without it, how sure the method is of itself.
+            is_outlier: which images belong nowhere, in a run that looked for them.
         """
         self.write_array("features.npy", clustering.features)
         self.write_array("soft.npy", clustering.soft)
@@ -343,7 +377,7 @@ class RunFolder:
         if confidence is None:
             confidence = clustering.soft[np.arange(len(clustering.labels)), clustering.labels]
         _sync(self.path / "events.jsonl")
-        self.write_labels("labels.csv", names, clustering.labels, confidence)
+        self.write_labels("labels.csv", names, marked(clustering.labels, is_outlier), confidence)
         self._sweep()
 
     def _sweep(self) -> None:
@@ -356,16 +390,16 @@ class RunFolder:
             _remove(self.path / name)
 
     def result(self) -> Clustering:
-        """Read the result back, checking that its parts belong together."""
+        """Read the result back, checking that its parts belong together; the label of outliers is -1."""
         table = self.label_table()
         features, soft = self.read_array("features.npy", 2, np.float32), self.read_array("soft.npy", 2, np.float32)
         if not len(table.labels) == len(features) == len(soft) or not features.size:
             raise _damaged(self.path, "labels.csv, features.npy and soft.npy have different lengths")
-        if len(table.labels) and int(table.labels.max()) >= soft.shape[1]:
+        if int(table.written.max()) >= soft.shape[1]:
             raise _damaged(self.path / "labels.csv", "it names a cluster that soft.npy does not have")
         extras = self.read_state("extras.safetensors").arrays if (self.path / "extras.safetensors").is_file() else {}
         return Clustering(
-            table.labels, np.array(soft), np.array(features), self.read_state("model.safetensors"), extras
+            table.written, np.array(soft), np.array(features), self.read_state("model.safetensors"), extras
         )
 
     def require_finished(self) -> None:
@@ -393,11 +427,15 @@ class RunFolder:
             raise _damaged(path, "it is not a table of name, whole number, number") from error
         labels, confidence = np.frombuffer(clusters, np.int64), np.frombuffer(sureness, np.float32)
         # There are never more clusters than images; a larger number could make a reader allocate the machine away.
-        if not len(labels) or labels.min() < 0 or labels.max() >= len(labels):
+        lowest = OUTLIERS if self.has_outliers else 0
+        if not len(labels) or labels.min() < lowest or labels.max() >= len(labels):
             raise _damaged(path, "it has no rows, or a cluster number that is negative or too large")
         if not (np.abs(confidence) < 2).all():
             raise _damaged(path, "a confidence is not between 0 and 1")
-        return LabelTable(tuple(names), labels, confidence)
+        if not self.has_outliers:
+            return LabelTable(tuple(names), labels, confidence)
+        labels, outliers = numbered(labels, self.n_clusters)
+        return LabelTable(tuple(names), labels, confidence, outliers)
 
     def write_labels(self, name: str, names: Sequence[str], labels: I64, confidence: F32) -> None:
         """Write a label table into the folder."""
@@ -531,6 +569,11 @@ class RunFolder:
             except OSError as error:
                 raise _cannot_write(path, error) from error
         return path
+
+
+def format_of(config: Json) -> int:
+    """Return the format that a run has to be written in."""
+    return FORMAT if config.get("outliers") else _WITHOUT_OUTLIERS
 
 
 _STARTING = ".starting"

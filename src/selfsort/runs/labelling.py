@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from selfsort.errors import InvalidInput
 from selfsort.runs.edits import Edit, Mark, Merge, Move, Rename, Split
+from selfsort.runs.outliers import cluster_name
 from selfsort.types import I64
 
 Bools = npt.NDArray[np.bool_]
@@ -34,6 +35,8 @@ class Labelling:
 
     original: I64
     """(N,) labels of the run; never written to."""
+    outliers: int | None = None
+    """Which of the numbers stands for outliers."""
     labels: I64 = field(init=False)
     is_wrong: Bools = field(init=False)
     names: dict[int, str] = field(default_factory=dict, init=False)
@@ -43,11 +46,11 @@ class Labelling:
     def __post_init__(self) -> None:
         self.labels = self.original.copy()
         self.is_wrong = np.zeros(len(self.original), np.bool_)
-        self.n_ids = int(self.original.max()) + 1
+        self.n_ids = max(int(self.original.max()), -1 if self.outliers is None else self.outliers) + 1
 
     def name(self, cluster: int) -> str:
         """Return what a cluster is called."""
-        return self.names.get(cluster, f"Cluster {cluster}")
+        return self.names.get(cluster) or cluster_name(cluster, self.outliers)
 
     def members(self, cluster: int) -> I64:
         """Return the images of a cluster, in their order."""

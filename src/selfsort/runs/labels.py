@@ -15,6 +15,7 @@ from selfsort.runs.edits import Edit, Merge, Rename
 from selfsort.runs.folder import LabelTable, RunFolder
 from selfsort.runs.journal import read_entries
 from selfsort.runs.labelling import Bools, Labelling
+from selfsort.runs.outliers import cluster_name
 from selfsort.types import F32, I64, Assignment
 
 
@@ -39,7 +40,7 @@ class RunLabels:
 
     def name(self, cluster: int) -> str:
         """Return what a cluster is called."""
-        return self.names.get(cluster, f"Cluster {cluster}")
+        return self.names.get(cluster) or cluster_name(cluster, self.table.outliers)
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,6 +53,12 @@ class WholeClusterEdits:
     n_applied: int
     n_left_out: int
     """Corrections of single images, which say nothing of others."""
+    outliers: int | None = None
+    """The number of the outliers, which a person may have merged a cluster into."""
+
+    def name(self, cluster: int) -> str:
+        """Return what a cluster is called."""
+        return self.names.get(cluster) or cluster_name(cluster, self.outliers)
 
     def labels(self, assignment: Assignment) -> tuple[I64, F32]:
         """Return the corrected cluster of each new image, and how sure the model is of it."""
@@ -68,7 +75,7 @@ def current_labels(folder: RunFolder, *, is_original: bool = False) -> RunLabels
     edits = [] if is_original else _edits_of(folder)
     if not edits:
         return RunLabels.of_method(table)
-    labelling = Labelling(table.labels)
+    labelling = Labelling(table.labels, table.outliers)
     for edit in edits:
         labelling.apply(edit)
     return RunLabels(
@@ -95,8 +102,10 @@ def whole_cluster_edits(folder: RunFolder, n_clusters: int, *, is_original: bool
     for edit in whole:
         if isinstance(edit, Merge):
             now[np.isin(now, edit.clusters)] = edit.into
-    names = current_labels(folder).names if edits else {}
-    return WholeClusterEdits(now, names, len(whole), len(edits) - len(whole))
+    if not edits:
+        return WholeClusterEdits(now, {}, 0, 0)
+    current = current_labels(folder)
+    return WholeClusterEdits(now, current.names, len(whole), len(edits) - len(whole), current.table.outliers)
 
 
 def _edits_of(folder: RunFolder) -> list[Edit]:

@@ -87,6 +87,8 @@ class Request:
     has that of the run, and this says where it is now."""
     cache: bool = True
     """Whether features are kept for the next run."""
+    outliers: bool = False
+    """Whether images that belong nowhere become a group of their own."""
     start_from: RunFolder | None = None
     """A finished run whose model is the beginning of this one."""
     device: str = "auto"
@@ -221,6 +223,7 @@ def launch(request: Request) -> Launched:
         names=dataset.names,
         encoded=encoded,
         clusters=request.clusters,
+        outliers=request.outliers,
     )
     fit.check()
     if chosen is not None:
@@ -443,6 +446,7 @@ def resume(
         folder=folder,
         encoded=encoded,
         clusters=_clusters_asked(folder),
+        outliers=folder.has_outliers,
     )
     return Launched(fit, dataset, folder.config, notes, encoder=fitted)
 
@@ -531,6 +535,7 @@ def summary(launched: Launched, outcome: Outcome) -> Json:
         "skipped_files": len(launched.dataset.ingest.get("skipped", ())),
         "clusters_asked": launched.fit.config.n_clusters,
         "clusters_found": len(set(outcome.clustering.labels.tolist())),
+        **({} if outcome.n_outliers is None else {"n_outliers": outcome.n_outliers}),
         "seconds": round(outcome.seconds, 3),
         "peak_memory_mb": outcome.peak_memory_mb,
         "warnings": list(outcome.warnings),

@@ -33,7 +33,9 @@ from selfsort.metrics.external import match_clusters, scores
 from selfsort.metrics.internal import collapse_warnings, size_report
 from selfsort.runs.clusters import Clusters, find_again
 from selfsort.runs.folder import RunFolder, Thumbnails
+from selfsort.runs.outliers import OUTLIERS, marked
 from selfsort.runs.tree import save_tree
+from selfsort.trust.outliers import Bools
 from selfsort.trust.verdict import Verdict, judge
 from selfsort.types import I64, U8, Clustering, Encoded, Images, Json, Method, Snapshot, State, Tunable
 
@@ -42,6 +44,8 @@ try:
     import resource
 except ImportError:  # Windows
     resource = None
+
+_N_OUTLIERS_SHOWN = 48
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,6 +64,18 @@ class Outcome:
     """How far to trust it; of several processes only the first one asks."""
     number_again: str = ""
     """What the learned features say about the number of clusters, where they disagree."""
+    is_outlier: Bools | None = None
+    """(N,) images that belong nowhere, in a run that looked for them."""
+
+    @property
+    def labels(self) -> I64:
+        """(N,) cluster of each image, -1 for outliers."""
+        return marked(self.clustering.labels, self.is_outlier)
+
+    @property
+    def n_outliers(self) -> int | None:
+        """How many images belong nowhere, in a run that looked for them."""
+        return None if self.is_outlier is None else int(self.is_outlier.sum())
 
 
 @dataclass(eq=False)
@@ -81,6 +97,8 @@ class FitRun:
     """What an encoder made of the images: learned from in place of pixels."""
     clusters: Clusters | None = None
     """What was asked for; where it was a range, learned features are asked for the number once more."""
+    outliers: bool = False
+    """Whether images that belong nowhere become a group of their own, once the method is done."""
     max_seconds: float | None = None
     save_interval: float = 2.0
     """Seconds between resume states; a kill loses at most this much work."""
@@ -228,6 +246,9 @@ class FitRun:
                 "Lower the learning rate with --set, or look for broken images."
             )
         labels_sf = result.extras.get("labels_sf")
+        verdict = self._verdict(result) if distributed.is_main() else None
+        is_outlier = self._outliers(verdict)
+        told = OUTLIERS if self.outliers else None
         outcome = Outcome(
             clustering=result,
             events=events,
@@ -235,10 +256,13 @@ class FitRun:
             warnings=(*self._said, *collapse_warnings(result.labels, self.config.n_clusters)),
             seconds=seconds,
             peak_memory_mb=peak_memory_mb(),
-            metrics=None if self.truth is None else scores(result.labels, self.truth),
+            metrics=None
+            if self.truth is None
+            else scores(marked(result.labels, is_outlier), self.truth, outliers=told),
             metrics_sf=None if self.truth is None or labels_sf is None else scores(labels_sf, self.truth),
-            verdict=self._verdict(result) if distributed.is_main() else None,
+            verdict=verdict,
             number_again=self._number_again(result) if distributed.is_main() else "",
+            is_outlier=is_outlier,
         )
         if self.folder is not None and distributed.is_main():
             write_outcome(self.folder, outcome, self.images, self.names, self.truth)
@@ -256,7 +280,22 @@ class FitRun:
         rows = rows_of(self.images if self.encoded is None else self.encoded)
         sure = result.soft[np.arange(len(result.labels)), result.labels]
         n_clusters = result.soft.shape[1]
-        return judge(rows, result.labels, sure, n_clusters, seed=self.seed, device=self.device)
+        return judge(
+            rows,
+            result.labels,
+            sure,
+            n_clusters,
+            seed=self.seed,
+            device=self.device,
+            with_outliers=self.outliers,
+        )
+
+    def _outliers(self, verdict: Verdict | None) -> Bools | None:
+        """Return the outliers, if asked for; what could not be judged has none."""
+        if not self.outliers:
+            return None
+        found = None if verdict is None else verdict.is_outlier
+        return np.zeros(len(self.images), np.bool_) if found is None else found
 
 
 def write_outcome(
@@ -268,8 +307,10 @@ def write_outcome(
         both = {"metrics_sf": outcome.metrics_sf} if outcome.metrics_sf is not None else {}
         folder.write_json("metrics.json", {**outcome.metrics, **both})
     verdict = outcome.verdict
-    halves = [] if verdict is None else list((verdict.two_kinds or {}).values())
-    folder.save_thumbnails(pick_thumbnails(images, result, truth, also=halves))
+    shown = [] if verdict is None else list((verdict.two_kinds or {}).values())
+    if outcome.is_outlier is not None:
+        shown.append(np.flatnonzero(outcome.is_outlier)[:_N_OUTLIERS_SHOWN])
+    folder.save_thumbnails(pick_thumbnails(images, result, truth, also=shown))
     save_tree(folder, grow(result.features, result.labels))
     folder.append_event(
         {
@@ -277,13 +318,15 @@ def write_outcome(
             "seconds": round(outcome.seconds, 3),
             "peak_memory_mb": outcome.peak_memory_mb,
             "clusters_found": len(np.unique(result.labels)),
+            **({} if outcome.n_outliers is None else {"n_outliers": outcome.n_outliers}),
             "warnings": list(outcome.warnings),
             **({} if verdict is None else {"verdict": verdict.to_json()}),
             **({"number_again": outcome.number_again} if outcome.number_again else {}),
         }
     )
     confidence = None if verdict is None else verdict.confidence
-    folder.save_result(result, names if names is not None else [str(i) for i in range(len(images))], confidence)
+    names = names if names is not None else [str(i) for i in range(len(images))]
+    folder.save_result(result, names, confidence, outcome.is_outlier)
 
 
 def pick_thumbnails(
@@ -342,6 +385,7 @@ def run_config(fit: FitRun, choice: Choice, spec: ImageSpec, *, fingerprint: str
         "method_from": METHODS.origin(fit.method.name).to_json(),
         "settings": fit.config.to_json(),
         **({"improve": fit.improve.to_json()} if fit.method.improvable is not None else {}),
+        **({"outliers": True} if fit.outliers else {}),
         "seed": fit.seed,
         "recipe": {"name": choice.recipe.name, "reason": choice.reason, "source": choice.recipe.source},
         "image": spec.to_json(),

@@ -22,7 +22,7 @@ from selfsort.runs.encoder import (
     has_encoder,
     stored_encoder,
 )
-from selfsort.runs.folder import FORMAT, RunFolder
+from selfsort.runs.folder import RunFolder, format_of
 from selfsort.runs.settings import stored_settings
 from selfsort.types import FinishedRun, Method, Model, Stage, State
 
@@ -138,9 +138,10 @@ def embed(folder: RunFolder, source: RunFolder, name: str) -> None:
             f"{source.path} was itself made from another run. Expected a run that made its own network. "
             "Give that first run instead."
         )
-    # A second stage's model is whole; what it began with is not needed any more.
-    described = {key: value for key, value in source.config.items() if key not in ("format", STARTED_FROM)}
+    # A second stage's model is whole; what it began with is not needed any more. A model knows no outliers.
+    left_out = ("format", "outliers", STARTED_FROM)
+    described = {key: value for key, value in source.config.items() if key not in left_out}
     folder.write_state(f"{name}/model.safetensors", source.read_state("model.safetensors"))
     if (source.path / ENCODER_FILE).exists():
         folder.write_state(f"{name}/{ENCODER_FILE}", source.read_state(ENCODER_FILE))
-    folder.write_json(f"{name}/config.json", {"format": FORMAT, **described})
+    folder.write_json(f"{name}/config.json", {"format": format_of(described), **described})

@@ -20,12 +20,14 @@ from selfsort.choose_k.search import ROOM, WIDTHS
 from selfsort.choose_k.separation import leaks_between, separation_tree
 from selfsort.classic.kmeans import kmeans
 from selfsort.graph.communities import find_n_communities, symmetric_affinities
-from selfsort.graph.knn import nearest_neighbours
+from selfsort.graph.knn import Neighbours, nearest_neighbours
 from selfsort.learning.seeds import derive_seed, numpy_generator
 from selfsort.types import F32, F64, I64
 
 N_NEAR = 20
 """Neighbours that are asked which cluster they are in."""
+N_FAR = 10
+"""How far an image is from the others is how far its neighbour of this number is."""
 MOST_JUDGES = 4000
 FEWEST_IMAGES = 30
 _N_RESTARTS = 5
@@ -50,6 +52,12 @@ class Evidence:
     parts: dict[int, tuple[float, I64]]
     """Of clusters that fall into halves: the leak of the halves into each other, and which images of the data set are
     in the smaller half, as far as they were looked at."""
+    distance: F64
+    """(N,) distance to the tenth nearest image."""
+    around: I64
+    """(N,) the cluster that most of the nearest images are in."""
+    vouched: F64
+    """(N,) share of the nearest images that are in the same cluster and have this one among their own nearest."""
 
     @property
     def leak(self) -> F64:
@@ -74,12 +82,12 @@ def gather(rows: F32, labels: I64, n_clusters: int, *, seed: int, device: torch.
     near = nearest_neighbours(own, max(WIDTHS), device=device)
     width = max((w for w in WIDTHS if w * ROOM * n_clusters <= len(own)), default=WIDTHS[0])
     graph = symmetric_affinities(near, width)
-    asked = near.idx[:, :N_NEAR]
+    asked, sq_dist = near.idx[:, :N_NEAR], near.sq_dist[:, :N_NEAR]
+    reach = sq_dist[:, -1]  # of the judges
     if len(judges) < len(rows):
-        found = nearest_neighbours(own, N_NEAR + 1, queries=rows, device=device).idx
-        asked = _without_self(found, judges)
+        asked, sq_dist = _without_self(nearest_neighbours(own, N_NEAR + 1, queries=rows, device=device), judges)
     member = labels[judges]
-    same = (member[asked] == labels[:, None]).mean(axis=1)
+    is_same = member[asked] == labels[:, None]
     communities = find_n_communities(graph, n_clusters, own, seed=derive_seed(seed, "second opinion"))[0].labels
     centroids = kmeans(own, n_clusters, seed=seed, n_restarts=_N_RESTARTS)
     overlaps = [
@@ -89,22 +97,25 @@ def gather(rows: F32, labels: I64, n_clusters: int, *, seed: int, device: torch.
     if len(judges) == len(rows):  # nobody has to ask
         overlaps = [_overlaps(labels, other)[labels, other] for other in (communities, centroids.labels)]
     return Evidence(
-        same,
+        is_same.mean(axis=1),
         np.minimum(*overlaps),
         np.maximum(*overlaps),
         leaks_between(graph, member, n_clusters),
         width,
         _parts(graph, own, judges, member, n_clusters, width, seed),
+        np.sqrt(sq_dist[:, N_FAR - 1].astype(np.float64)),
+        _by_vote(member, asked),
+        (is_same & (sq_dist <= reach[asked])).mean(axis=1),
     )
 
 
-def _without_self(found: I64, judges: I64) -> I64:
+def _without_self(found: Neighbours, judges: I64) -> tuple[I64, F32]:
     """Drop each judge from its own list, or the last one from the lists of others."""
     position = np.full(len(found), -1)
     position[judges] = np.arange(len(judges))
-    is_self = found == position[:, None]
+    is_self = found.idx == position[:, None]
     order = np.argsort(is_self, axis=1, kind="stable")[:, :-1]
-    return np.take_along_axis(found, order, axis=1)
+    return np.take_along_axis(found.idx, order, axis=1), np.take_along_axis(found.sq_dist, order, axis=1)
 
 
 def _overlaps(labels: I64, others: I64) -> F64:

@@ -10,6 +10,7 @@ import torch
 
 from selfsort.trust.calibration import probabilities
 from selfsort.trust.evidence import FEWEST_IMAGES, Evidence, gather
+from selfsort.trust.outliers import Bools, find_outliers
 from selfsort.types import F32, I64, Json
 
 Level = Literal["steady", "mixed", "doubtful", "unknown"]
@@ -36,6 +37,8 @@ class Verdict:
     hardly_apart: tuple[tuple[int, int], ...] = ()
     two_kinds: dict[int, I64] | None = None
     """Clusters that are likely two kinds, and some images of the smaller one."""
+    is_outlier: Bools | None = None
+    """(N,) images that belong nowhere, if they were looked for and could be judged."""
 
     def to_json(self) -> Json:
         """What the run folder keeps; the confidence of images is in labels.csv."""
@@ -48,7 +51,16 @@ class Verdict:
         }
 
 
-def judge(rows: F32, labels: I64, own: F32, n_clusters: int, *, seed: int, device: torch.device) -> Verdict:
+def judge(
+    rows: F32,
+    labels: I64,
+    own: F32,
+    n_clusters: int,
+    *,
+    seed: int,
+    device: torch.device,
+    with_outliers: bool = False,
+) -> Verdict:
     """Judge a clustering by the features it started from.
 
     Args:
@@ -58,6 +70,7 @@ def judge(rows: F32, labels: I64, own: F32, n_clusters: int, *, seed: int, devic
         n_clusters: K.
         seed: decides the second opinions.
         device: where neighbours are searched.
+        with_outliers: also look for images that belong nowhere.
     """
     n_used = len(np.unique(labels))
     if n_used < 2:
@@ -69,7 +82,8 @@ def judge(rows: F32, labels: I64, own: F32, n_clusters: int, *, seed: int, devic
     expected = float(confidence.mean(dtype=np.float64))
     pairs, kinds = hardly_apart(evidence), two_kinds(evidence) if expected >= MIXED else {}
     level: Level = "doubtful" if expected < MIXED else "mixed" if expected < STEADY or kinds else "steady"
-    return Verdict(level, say(level, expected, pairs, tuple(kinds)), confidence, pairs, kinds)
+    is_outlier = find_outliers(evidence, labels) if with_outliers else None
+    return Verdict(level, say(level, expected, pairs, tuple(kinds)), confidence, pairs, kinds, is_outlier)
 
 
 def hardly_apart(evidence: Evidence) -> tuple[tuple[int, int], ...]:

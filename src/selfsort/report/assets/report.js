@@ -119,7 +119,7 @@ function startMap(box) {
     peek.hidden = i < 0;
     if (i >= 0) {
       const cluster = data.cluster[i];
-      const parts = [line(data.name[i], "file"), line(`Cluster ${cluster}, confidence ${(data.sure[i] / 100).toFixed(2)}`)];
+      const parts = [line(data.name[i], "file"), line(`${cluster === data.outliers ? "Outlier" : `Cluster ${cluster}`}, confidence ${(data.sure[i] / 100).toFixed(2)}`)];
       if (data.truth) parts.push(line(`True class: ${data.classes[data.truth[i]]}`));
       const source = pictureOf(data.row[i]);
       if (source) {

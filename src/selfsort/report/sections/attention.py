@@ -15,6 +15,7 @@ from selfsort.report.sections.pictures import Pictures
 from selfsort.report.sections.stages import stage_groups
 from selfsort.report.stages import MAX_POINTS, spread_out
 from selfsort.runs.arrays import as_rows, finite
+from selfsort.runs.outliers import cluster_name
 from selfsort.types import F32, F64, I64, U8
 
 MAX_ATTENTION = 12
@@ -76,7 +77,7 @@ def attended(run: RunData, pictures: Pictures, most: int) -> list[Attended]:
             row,
             overlay(pictures.pixels(row), found.maps[i]),
             BarChart(
-                f"Cluster {int(run.table.labels[row])}",
+                cluster_name(int(run.table.labels[row]), run.table.outliers),
                 soft_K.tolist(),
                 [str(cluster) for cluster in clusters],
                 f"soft assignment of {run.table.names[row]}",

@@ -116,7 +116,7 @@ def _table(runs: Sequence[RunData], changed: Sequence[str]) -> Html:
 
 
 def _cells(run: RunData, changed: Sequence[str]) -> list[str]:
-    used, seconds = int((run.sizes > 0).sum()), number(run.end.get("seconds"))
+    used, seconds = run.n_used, number(run.end.get("seconds"))
     return [
         shorten(run.source, 30),
         run.method,

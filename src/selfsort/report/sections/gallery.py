@@ -39,7 +39,7 @@ def gallery(run: RunData, pictures: Pictures, *, budget: int, anchor: str = "") 
     n_used = int((run.sizes > 0).sum())
     if n_used > len(cards):
         note += f" The {n_used - len(cards):,} smallest clusters are not shown."
-    empty = np.flatnonzero(run.sizes == 0).tolist()
+    empty = [cluster for cluster in np.flatnonzero(run.sizes == 0).tolist() if cluster != run.table.outliers]
     if empty:
         note += f" Without any image: {shorten(', '.join(map(str, empty)), 200)}."
     return element("div", {}, element("p", {"class": "note"}, note), element("div", {"class": "cards"}, cards))
@@ -53,7 +53,7 @@ def samples(run: RunData) -> PictureTable | None:
     strips = choose_strips(run, pictures, SAMPLES)
     clusters = np.flatnonzero(run.sizes)[:MAX_COLUMNS].tolist()
     cells = [
-        Picture(pictures.pixels(strips[cluster].typical[place]), str(cluster) if place == 0 else "")
+        Picture(pictures.pixels(strips[cluster].typical[place]), run.short_name(cluster) if place == 0 else "")
         if place < len(strips[cluster].typical)
         else None
         for place in range(SAMPLES)
@@ -68,7 +68,7 @@ def sizes(run: RunData) -> Panels:
     counts = [int(run.sizes[cluster]) for cluster in order]
     alt = f"{plural(len(counts), 'cluster')}, from {counts[0]:,} down to {counts[-1]:,} images"
     if len(order) <= MAX_BARS:
-        names = [str(cluster) for cluster in order]
+        names = [run.short_name(cluster) for cluster in order]
         chart = BarChart("Images per cluster", counts, names, alt, order, x_title="cluster", is_wide=True)
     else:
         chart = count_histogram("Clusters by size", np.array(counts), alt=alt, x_title="images", is_wide=True)

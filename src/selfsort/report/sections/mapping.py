@@ -106,6 +106,8 @@ def _points(run: RunData, rows: I64) -> Json:
         "name": [printable(shorten(run.table.names[row], 80)) for row in rows.tolist()],
         "colours": N_COLOURS,
     }
+    if run.table.outliers is not None:
+        points["outliers"] = run.table.outliers
     if run.truth is not None and run.class_idx is not None:
         numbers = np.unique(run.truth)
         points["classes"] = [printable(shorten(run.class_name(int(number)), 40)) for number in numbers.tolist()]
@@ -167,7 +169,7 @@ def _legend(run: RunData) -> Html | None:
             "button",
             {"type": "button", "data-cluster": cluster, "aria-pressed": "false"},
             element("i", {"class": f"dot {colour(cluster)}"}),
-            str(cluster),
+            run.short_name(cluster),
         )
         for cluster in used
     ]

@@ -140,7 +140,7 @@ def confusion(run: RunData) -> Panels | None:
         "Confusion matrix after Hungarian matching",
         cells / cells.sum(axis=1, keepdims=True),
         [[f"{count:,}" for count in line] for line in cells.tolist()],
-        [str(name) for name in table.predicted_names[order].tolist()],
+        [run.short_name(name) for name in table.predicted_names[order].tolist()],
         [run.class_name(name) for name in table.truth_names.tolist()],
         alt=f"{percent(run.scores['acc'])} of the images lie on the diagonal",
         row_title="cluster",

@@ -31,15 +31,18 @@ def summary(run: RunData) -> Html:
 
 def sentences(run: RunData) -> list[str]:
     """Say in plain words what was asked and what was found."""
-    found = size_report(run.labels.original, run.n_asked)
+    found = size_report(run.labels.original, run.n_asked, outliers=run.table.outliers)
     said = [
         f"You asked for {plural(run.n_asked, 'cluster')} of {plural(run.n_images, 'image')} from "
         f"{shorten(run.source, 60)}.",
         f"{run.method} (seed {run.config['seed']}) found {found.used:,}: "
         f"the smallest holds {plural(found.min, 'image')}, the largest {found.max:,}.",
     ]
+    n_outliers = run.table.n_outliers
+    if n_outliers is not None:
+        said.append(f"Images that belong nowhere are a group of their own: {plural(n_outliers, 'outlier')}.")
     if run.labels.n_edits:
-        now = len(np.unique(run.table.labels))
+        now = run.n_used
         said.append(
             f"{plural(run.labels.n_edits, 'correction')} by hand made {plural(now, 'cluster')} of them, shown here."
         )
@@ -52,7 +55,9 @@ def sentences(run: RunData) -> list[str]:
     if run.truth is not None:
         said.append(
             f"Compared with the {len(np.unique(run.truth)):,} known classes, {percent(run.scores['acc'])} of the "
-            "images lie in the cluster that stands for their class. No label was used to find the clusters."
+            "images lie in the cluster that stands for their class"
+            + (", outliers counted as wrong. " if n_outliers else ". ")
+            + "No label was used to find the clusters."
         )
     return said
 
@@ -88,11 +93,13 @@ def settings(run: RunData) -> Html:
 
 
 def _tiles(run: RunData) -> Html:
-    used = int((run.sizes > 0).sum())
+    used = run.n_used
     facts = [
         ("images", f"{run.n_images:,}"),
         ("clusters", f"{used:,}" if used == run.n_asked else f"{used:,} of {run.n_asked:,}"),
     ]
+    if run.table.n_outliers is not None:
+        facts.append(("outliers", f"{run.table.n_outliers:,}"))
     if run.verdict is not None:
         facts.append(("expected among their kind", percent(run.verdict.expected)))
     if run.scores:

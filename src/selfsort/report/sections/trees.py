@@ -51,10 +51,10 @@ def merge_tree(run: RunData) -> Tree | None:
     if linkage is not None and linkage.ndim == 2 and linkage.shape == (run.n_images - 1, 4):
         nodes = _checked_merges(linkage[:, :2].astype(np.int64), run.n_images)
         heights = np.nan_to_num(linkage[:, 2].astype(np.float64))
-        return None if nodes is None else Tree(nodes, heights, run.labels.original, "distance")
+        return None if nodes is None else Tree(nodes, heights, run.method_labels, "distance")
     if merges is None or merges.ndim != 2 or merges.shape[1] != 2 or not len(merges) or merges.dtype.kind not in "iu":
         return None
-    n_start = len(merges) + len(np.unique(run.labels.original))
+    n_start = len(merges) + len(np.unique(run.method_labels))
     nodes = _checked_merges(merges.astype(np.int64), n_start)
     if nodes is None:
         return None

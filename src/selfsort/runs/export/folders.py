@@ -167,9 +167,10 @@ def build_folders(
 
 def _titles(labels: RunLabels) -> dict[int, str]:
     """Call every folder by the name that a person gave to its cluster, or by its number."""
-    used = sorted(set(labels.table.labels.tolist()))
+    used, outliers = sorted(set(labels.table.labels.tolist())), labels.table.outliers
     width = max(2, len(str(used[-1])))
-    names = {cluster: labels.names.get(cluster, f"cluster-{cluster:0{width}d}") for cluster in used}
+    plain = {cluster: "outliers" if cluster == outliers else f"cluster-{cluster:0{width}d}" for cluster in used}
+    names = {cluster: labels.names.get(cluster, name) for cluster, name in plain.items()}
     return folder_names({**names, _WRONG: WRONG_TITLE})
 
 
