@@ -164,6 +164,8 @@ class ImageClusterer(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         """
         self._check_fitted()
         number = _whole_number("n_clusters", n_clusters, at_least=2)
+        if (self.labels_ < 0).any():
+            raise InvalidInput("a model with outliers cannot be cut. Expected one without. Fit with outliers=False.")
         if self._origin is not None:  # a cut of a cut is a cut of what was trained
             return self._origin.cut(number)
         device, (labels, soft, tree, inner) = choose_device(self.device), self._uncut()

@@ -157,3 +157,12 @@ def test_in_python(tmp_path: Path) -> None:
     assert ImageClusterer("kmeans", 3, encoder="none").fit(images).labels_.min() == 0
     with pytest.raises(InvalidInput, match="outliers must be True or False"):
         ImageClusterer("kmeans", 3, outliers="yes").fit(images)  # type: ignore[arg-type]
+
+
+def test_they_have_no_place_in_another_cut(selfsort: Command, run: Path) -> None:
+    done = selfsort("cut", run, "--clusters", 2)
+    assert done.code == 2
+    assert "has outliers, which no number of clusters has a place for" in done.err
+    model = ImageClusterer("kmeans", 3, encoder="none", outliers=True).fit(pictures()[0])
+    with pytest.raises(InvalidInput, match="a model with outliers cannot be cut"):
+        model.cut(2)

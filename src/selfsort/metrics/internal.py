@@ -42,9 +42,10 @@ def size_report(labels: npt.ArrayLike, n_clusters: int, *, outliers: int | None 
     SizeReport(asked=3, used=2, min=1, max=3, entropy=0.562...)
     """
     if outliers is not None:
-        labels = np.asarray(labels)[np.asarray(labels) != outliers]
-        if not len(labels):
+        inside = np.asarray(labels)[np.asarray(labels) != outliers]
+        if not len(inside):
             return SizeReport(n_clusters, 0, 0, 0, 0.0)
+        labels = inside
     sizes = _cluster_sizes(labels, n_clusters)
     share = sizes / sizes.sum()
     # Written as p log(1/p), so that a single cluster gives 0.0 and not -0.0.

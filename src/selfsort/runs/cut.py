@@ -54,6 +54,11 @@ class CutRun:
 def cut_run(folder: RunFolder, n_clusters: int, out: Path | None = None) -> CutRun:
     """Cut a finished run; without a place, beside it under a name that is free."""
     folder.require_finished()
+    if folder.has_outliers:
+        raise InvalidInput(
+            f"the run {folder.path} has outliers, which no number of clusters has a place for. Expected one without. "
+            "Run selfsort fit again without --outliers, and cut that."
+        )
     if out is not None:
         RunFolder.refuse_occupied(out)
     started = time.monotonic()

@@ -204,7 +204,7 @@ class RunFolder:
             )
         for key, kind in (("method", str), ("settings", dict), ("seed", int), ("image", dict)):
             run.field(key, kind)
-        if run.has_outliers and version < FORMAT:
+        if run.has_outliers and run.config["format"] < FORMAT:
             raise _damaged(path / "config.json", "a run of its format has no outliers")
         run.config = update_config(run.config)
         for inner in ("features_from", "started_from"):

@@ -33,7 +33,7 @@ from selfsort.metrics.external import match_clusters, scores
 from selfsort.metrics.internal import collapse_warnings, size_report
 from selfsort.runs.clusters import Clusters, find_again
 from selfsort.runs.folder import RunFolder, Thumbnails
-from selfsort.runs.outliers import OUTLIERS, marked
+from selfsort.runs.outliers import OUTLIERS, marked, numbered
 from selfsort.runs.tree import save_tree
 from selfsort.trust.outliers import Bools
 from selfsort.trust.verdict import Verdict, judge
@@ -311,7 +311,9 @@ def write_outcome(
     if outcome.is_outlier is not None:
         shown.append(np.flatnonzero(outcome.is_outlier)[:_N_OUTLIERS_SHOWN])
     folder.save_thumbnails(pick_thumbnails(images, result, truth, also=shown))
-    save_tree(folder, grow(result.features, result.labels))
+    # In the tree outliers are one more group, as everywhere inside.
+    seen = result.labels if outcome.is_outlier is None else numbered(outcome.labels, folder.n_clusters)[0]
+    save_tree(folder, grow(result.features, seen))
     folder.append_event(
         {
             "kind": "end",
