@@ -170,6 +170,7 @@ def test_a_page_that_cannot_be_written_is_said_so(tmp_path: Path) -> None:
 
 def test_several_runs_share_the_room_for_pictures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(contents, "GALLERY_BYTES", 24_000)
+    monkeypatch.setattr(contents, "TREE_BYTES", 24_000)
     monkeypatch.setattr(contents, "MAP_BYTES", 0)
     runs = [make_run(tmp_path / f"{i}", has_truth=False) for i in range(4)]
     alone = len(parse(write_report(runs[:1], tmp_path / "x.html")).all("img"))
