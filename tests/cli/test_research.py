@@ -74,7 +74,11 @@ def test_methods(selfsort: Command) -> None:
     assert "\x1b" not in done.out
     assert {row["name"] for row in json.loads(selfsort("methods", "--json").out)["methods"]} == set(registry.METHODS)
     assert "n_restarts" in selfsort("methods", "kmeans").out
-    assert [row["name"] for row in json.loads(selfsort("methods", "--json").out)["stages"]] == ["self-label", "teach"]
+    assert [row["name"] for row in json.loads(selfsort("methods", "--json").out)["stages"]] == [
+        "self-label",
+        "cut",
+        "teach",
+    ]
     assert "min_agreement" in selfsort("methods", "self-label").out
     improvable = json.loads(selfsort("methods", "dac", "--json").out)["settings"]
     assert [row["name"] for row in improvable][-3:] == [

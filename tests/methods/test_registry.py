@@ -16,7 +16,7 @@ def test_names_are_keys() -> None:
 
 
 def test_a_near_miss_is_named() -> None:
-    with pytest.raises(InvalidInput, match=r"--method must be one of .*; got 'k-means'. Did you mean kmeans\?"):
+    with pytest.raises(InvalidInput, match=r"--method must be auto or one of .*; got 'k-means'. Did you mean kmeans\?"):
         find_method("k-means")
 
 

@@ -93,7 +93,7 @@ def test_old_names_are_said_once_on_the_command_line(selfsort: Command, npz: Pat
         assert config["improve"] == {"starts": 2, "start_length": 1, "regroup_every": 0}
         assert "starts" not in config["settings"]
     assert Path("old/labels.csv").read_bytes() == Path("new/labels.csv").read_bytes()
-    refused = selfsort("fit", npz, "--clusters", 3, "--set", "improve.starts=2", "--out", "never")
+    refused = selfsort("fit", npz, "--clusters", 3, "--method", "jule", "--set", "improve.starts=2", "--out", "never")
     assert refused.code == 2
     assert "do not go with jule" in refused.err
     assert not Path("never").exists()

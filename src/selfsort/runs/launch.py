@@ -55,7 +55,7 @@ from selfsort.runs.encoder import (
 from selfsort.runs.folder import RunFolder
 from selfsort.runs.loop import FitRun, Outcome, run_config
 from selfsort.runs.model import STARTED_FROM, embed, going_on, kind_of
-from selfsort.runs.renamed import ENCODE, IMPROVE, renamings, split
+from selfsort.runs.renamed import ENCODE, renamings, split
 from selfsort.runs.settings import read_words, settle, stored_settings
 from selfsort.types import Clustering, Encoded, Encoder, Json, Method, Model, Stage
 
@@ -376,7 +376,7 @@ def _refuse_settings_of_methods(request: Request) -> None:
     """Where the method is not known before the images are, nothing can be set in it."""
     given = request.settings
     names = given if isinstance(given, Mapping) else [word.partition("=")[0] for word in given]
-    own = [f"--set {name}" for name in names if not name.startswith((IMPROVE, ENCODE, "n_clusters"))]
+    own = [f"--set {name}" for name in names if not name.startswith((ENCODE, "n_clusters"))]
     if request.recipe != "auto":
         own.append(f"--recipe {request.recipe}")
     if own:
