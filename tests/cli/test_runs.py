@@ -116,9 +116,11 @@ class TestAfterwards:
         done = selfsort("report", run)
         assert done.out == "report: run/report.html\n"
         assert Path("run/report.html").read_text().lstrip().startswith("<!doctype html>")
-        assert selfsort("report", run, GOLDEN, "--out", "both.html").out == "report: both.html\n"
+        shutil.copytree(GOLDEN, "old")
+        assert selfsort("report", run, "old", "--out", "both.html").out == "report: both.html\n"
         assert Path("both.html").exists()
-        assert not (GOLDEN / "report.html").exists()
+        assert not Path("old/report.html").exists()
+        assert Path("old/tree.safetensors").exists(), "made on first use"
         assert "figure files: figures" in selfsort("report", run, "--figures", "figures").out
         assert {path.suffix for path in Path("figures").iterdir()} == {".png", ".svg"}
 
