@@ -1,6 +1,6 @@
 """How many clusters? One rule on the neighbour graph, and what other criteria say.
 
-Copies count once. The graph is as wide as its clusters allow: lists of an eighth of their size, 5 to 40 neighbours.
+Copies count once. The graph is as wide as its clusters allow: lists of a seventh of their size, 5 to 40 neighbours.
 Wide lists see past accidents of single images, but not clusters smaller than themselves. In that graph two criteria
 are added: the separation of the merged clusters, which is sure where there are gaps, and the number of communities by
 modularity, which is good where there are none. The number with the largest sum is the answer.
@@ -42,7 +42,7 @@ from selfsort.types import F32, I64
 
 WIDTHS = (5, 7, 10, 14, 20, 28, 40)
 """Neighbours of an image in the graphs, narrow to wide."""
-ROOM = 8
+ROOM = 7
 """A width is taken if clusters hold at least this many times as many images."""
 LIST_LENGTH = 60
 """Neighbours that are searched: the widest graph, and room for copies and for samples."""

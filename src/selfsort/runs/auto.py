@@ -22,6 +22,7 @@ import torch
 from selfsort.classic.method import pixel_features
 from selfsort.data import fingerprint
 from selfsort.encoders.encode import plain_features
+from selfsort.graph.copies import find_copies
 from selfsort.graph.dimension import intrinsic_dimension
 from selfsort.graph.knn import nearest_neighbours
 from selfsort.types import F32, Encoder, Images
@@ -35,9 +36,10 @@ _FEWEST_PER_CLUSTER, _FEWEST_IMAGES = 200, 2000
 
 INSTALL = 'pip install "selfsort[photos]"'
 
-_N_SAMPLE, _N_NEAR = 600, 5
-# The encoder is taken if its dimension is below this share of the pixels'.
-_SHARE_GRAY, _SHARE_COLOUR = 0.95, 1.25
+_N_SAMPLE, _N_NEAR, _N_FOR_COPIES = 600, 5, 12
+# The encoder is taken if its dimension is below this share of the pixels': pictures in colour are photographs as a
+# rule, and an encoder is left out only where it sees far more than there is.
+_SHARE_GRAY, _SHARE_COLOUR = 0.95, 1.6
 # Smaller pictures show too little for a network made for photographs.
 _SMALLEST_SIDE = 20
 _FEWEST = 50
@@ -97,7 +99,10 @@ def judge(images: Images, encoder: Encoder, *, folder: Path | None, device: torc
 
 
 def _dimension(rows: F32) -> float:
-    return intrinsic_dimension(nearest_neighbours(rows, _N_NEAR))
+    """Estimate it with copies and bursts counted once: neighbours that near say nothing of the space around them."""
+    picture = find_copies(nearest_neighbours(rows, _N_FOR_COPIES))
+    first = np.unique(picture, return_index=True)[1]
+    return intrinsic_dimension(nearest_neighbours(rows[np.sort(first)], _N_NEAR))
 
 
 def _centred(features: F32) -> F32:
