@@ -19,8 +19,8 @@ from selfsort.runs import launch as session
 # The whole command line. A new option is a decision: it is added here in the same commit, or it is not added.
 FROZEN = {
     "fit": """SOURCE --clusters --method --recipe --set --seed --size --fit --gray/--color --where --labels
-        --labels-from-folders --encoder --features --self-label --start-from --max-bad --memory --device --out
-        --cache/--no-cache --resume --max-minutes --json""",
+        --labels-from-folders --encoder --features --outliers --self-label --start-from --max-bad --memory --device
+        --out --cache/--no-cache --resume --max-minutes --json""",
     "refine": """RUN SOURCE --stage --recipe --set --seed --labels --labels-from-folders --encoder --device --out
         --max-minutes --json""",
     "cut": "RUN --clusters --out --json",

@@ -22,9 +22,9 @@ def marked(labels: I64, is_outlier: npt.NDArray[np.bool_] | None) -> I64:
 def numbered(labels: I64, n_clusters: int) -> tuple[I64, int]:
     """Give outliers the number behind all clusters, and say which that is.
 
-    >>> labels, outliers = numbered(np.array([0, -1, 2]), n_clusters=4)
+    >>> labels, outliers = numbered(np.array([0, -1, 2, 0]), n_clusters=4)
     >>> labels.tolist(), outliers
-    ([0, 4, 2], 4)
+    ([0, 4, 2, 0], 4)
     """
     # There are never more clusters than images, whatever a stranger's config.json says.
     outliers = max(int(labels.max()) + 1, min(n_clusters, len(labels)))
