@@ -48,7 +48,7 @@ LIST_LENGTH = 60
 """Neighbours that are searched: the widest graph, and room for copies and for samples."""
 NEARLY = 0.05
 """Evidence this much below the best is nearly as good."""
-GAP_OF_NOISE, MEAN_OF_NOISE = 0.1, 0.5
+GAP_OF_NOISE, MEAN_OF_NOISE = 0.19, 0.5
 """Structure is there if the least leak is below this share of that of a cloud without any, and the mean below that."""
 
 _FEWEST = 12
