@@ -20,7 +20,7 @@ import numpy as np
 from benchmarks.choose_k import CPU, SEEN, features
 from sklearn.linear_model import LogisticRegression
 
-from selfsort.choose_k.search import ROOM, WIDTHS
+from selfsort.choose_k.search import WIDTHS, smallest_start, width_for
 from selfsort.choose_k.separation import separation_tree
 from selfsort.classic.kmeans import kmeans
 from selfsort.graph.communities import find_n_communities, in_order, symmetric_affinities
@@ -87,9 +87,9 @@ def judged(name: str) -> Iterator[Judged]:
 
 def clusterings(rows: F32, near: object, k: int) -> dict[str, I64]:
     """Cluster by three methods; their seeds are not those of the second opinions."""
-    width = max((w for w in WIDTHS if w * ROOM * k <= len(rows)), default=WIDTHS[0])
+    width = width_for(len(rows), k)
     graph = symmetric_affinities(near, width)  # type: ignore[arg-type]
-    tree = separation_tree(graph, rows, smallest=max(WIDTHS[0], width // 2), seed=3)
+    tree = separation_tree(graph, rows, smallest=smallest_start(width), seed=3)
     return {
         "kmeans": kmeans(rows, k, seed=3).labels,
         "leiden": find_n_communities(graph, k, rows, seed=3)[0].labels,

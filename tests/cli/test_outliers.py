@@ -159,6 +159,16 @@ def test_in_python(tmp_path: Path) -> None:
         ImageClusterer("kmeans", 3, outliers="yes").fit(images)  # type: ignore[arg-type]
 
 
+def test_where_there_are_none_a_run_can_be_cut(selfsort: Command, tmp_path: Path) -> None:
+    images, truth = pictures()
+    np.savez(tmp_path / "alike.npz", images=images[: FAR[0]], labels=truth[: FAR[0]])
+    done = selfsort("fit", "alike.npz", "--clusters", 3, "--method", "kmeans", "--outliers", "--out", "run")
+    assert "0 outliers found" in done.out
+    assert "counted as wrong" not in done.out
+    assert selfsort("cut", "run", "--clusters", 2, "--out", "two").code == 0
+    assert not RunFolder.open(Path("two")).has_outliers
+
+
 def test_they_have_no_place_in_another_cut(selfsort: Command, run: Path) -> None:
     done = selfsort("cut", run, "--clusters", 2)
     assert done.code == 2

@@ -147,6 +147,20 @@ def choose_k(
     return Choice(k, near, (decision, *further), is_structureless, _sentence(k, near, is_structureless), labels)
 
 
+def width_for(n_images: int, n_clusters: float) -> int:
+    """Return how many neighbours images have in the graph of clusters of this size.
+
+    >>> width_for(1000, 10), width_for(100, 10), width_for(70_000, 10)
+    (14, 5, 40)
+    """
+    return max((width for width in WIDTHS if width * ROOM * n_clusters <= n_images), default=WIDTHS[0])
+
+
+def smallest_start(width: int) -> int:
+    """Return how many images the communities hold, at the least, that a tree of this width begins with."""
+    return max(WIDTHS[0], width // 2)
+
+
 def _check(features: F32, low: int, high: int | None) -> None:
     if features.ndim != 2 or len(features) == 0:
         raise invalid("features", "be a table of images by values", f"shape {features.shape}", "Flatten each image.")
@@ -169,7 +183,7 @@ def _settle_width(distinct: Distinct, seed: int) -> tuple[int, float]:
     while True:
         seen.add(width)
         number = n_communities(symmetric_affinities(distinct.neighbours, width), _seeds(len(distinct), seed))
-        fitting = max((w for w in WIDTHS if w * ROOM * number <= len(distinct)), default=WIDTHS[0])
+        fitting = width_for(len(distinct), number)
         if fitting in seen:
             return width, number
         width = fitting
@@ -189,7 +203,7 @@ def _look(
     """Build the graph of one width and merge its communities, from finer ones if the answer may need them."""
     weights = symmetric_affinities(neighbours, width)
     seeds = _seeds(len(rows), seed)[:n_seeds]
-    smallest = max(WIDTHS[0], width // 2)
+    smallest = smallest_start(width)
     resolution = _FINEST
     while True:
         trees = [separation_tree(weights, rows, smallest=smallest, resolution=resolution, seed=one) for one in seeds]

@@ -65,7 +65,7 @@ def scores_line(metrics: dict[str, float]) -> str:
     return (
         f"ACC {metrics['acc']:.4f}  NMI {metrics['nmi_geometric']:.4f} geometric, {metrics['nmi_arithmetic']:.4f} "
         f"arithmetic, {metrics['nmi_max']:.4f} max  ARI {metrics['ari']:.4f}"
-        + ("" if n_outliers is None else f"  {plural(int(n_outliers), 'outlier')}, counted as wrong")
+        + (f"  {plural(int(n_outliers), 'outlier')}, counted as wrong" if n_outliers else "")
     )
 
 

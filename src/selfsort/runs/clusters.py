@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 
 from selfsort.choose_k.search import Choice, choose_k
 from selfsort.classic.method import rows_of
 from selfsort.errors import invalid
-from selfsort.types import F32, Inputs, Json
+from selfsort.types import F32, Encoded, Inputs, Json
 
 _REMEDY = "Give for example 10, 5:30 or auto."
 
@@ -64,8 +65,16 @@ def find_number(asked: Clusters, images: Inputs, *, seed: int, device: torch.dev
     n = len(images)
     if asked.low > n or (asked.high or 0) > n:
         raise invalid("--clusters", f"be at most the number of images ({n})", str(asked), "Lower it, or add images.")
-    choice = choose_k(rows_of(images), low=asked.low, high=asked.high, seed=seed, device=device)
+    rows, views = rows_of(images), _views_of(images)
+    choice = choose_k(rows, low=asked.low, high=asked.high, seed=seed, device=device, views=views)
     return Found(choice.k, {"asked": str(asked), **_told(choice)}, choice.sentence)
+
+
+def _views_of(images: Inputs) -> list[F32]:
+    """Return what the encoder saw of augmented copies, where it has looked at them anyway."""
+    if not isinstance(images, Encoded) or images.views is None or images.views.ndim != 3:
+        return []
+    return [images.views[:, 0].astype(np.float32)]
 
 
 def find_again(asked: Clusters, before: int, features: F32, *, seed: int, device: torch.device) -> str:

@@ -38,7 +38,7 @@ from selfsort.types import F32, I64, Json
 
 _LABELS, _SOFT = f"{STARTED_FROM}/labels.npy", f"{STARTED_FROM}/soft.npy"
 _COPIED = ("ingest.json", "truth.npy", "truth.json", "thumbnails.npz", ENCODER_FILE)
-_OF_TRAINING = ("format", "settings", "improve", "recipe", "clusters", "method_from")
+_OF_TRAINING = ("format", "settings", "improve", "recipe", "clusters", "method_from", "outliers")
 """What config.json says of the training and not of the images."""
 
 
@@ -54,7 +54,8 @@ class CutRun:
 def cut_run(folder: RunFolder, n_clusters: int, out: Path | None = None) -> CutRun:
     """Cut a finished run; without a place, beside it under a name that is free."""
     folder.require_finished()
-    if folder.has_outliers:
+    table = folder.label_table()
+    if table.n_outliers:
         raise InvalidInput(
             f"the run {folder.path} has outliers, which no number of clusters has a place for. Expected one without. "
             "Run selfsort fit again without --outliers, and cut that."
@@ -64,7 +65,6 @@ def cut_run(folder: RunFolder, n_clusters: int, out: Path | None = None) -> CutR
     started = time.monotonic()
     tree = tree_of(folder)
     check_number(n_clusters, tree, "--clusters")
-    table = folder.label_table()
     base = Base.of(folder, table.labels)
     features = features_of(folder, len(table.labels))
     result = cut_clustering(base.labels, base.soft, features, base.tree(tree), n_clusters, torch.device("cpu"))

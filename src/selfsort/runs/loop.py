@@ -307,7 +307,7 @@ def write_outcome(
         both = {"metrics_sf": outcome.metrics_sf} if outcome.metrics_sf is not None else {}
         folder.write_json("metrics.json", {**outcome.metrics, **both})
     verdict = outcome.verdict
-    shown = [] if verdict is None else list((verdict.two_kinds or {}).values())
+    shown = [] if verdict is None else list(verdict.two_kinds.values())
     if outcome.is_outlier is not None:
         shown.append(np.flatnonzero(outcome.is_outlier)[:_N_OUTLIERS_SHOWN])
     folder.save_thumbnails(pick_thumbnails(images, result, truth, also=shown))

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from scipy.sparse import csr_array
 
-from selfsort.choose_k.search import ROOM, WIDTHS
+from selfsort.choose_k.search import WIDTHS, smallest_start, width_for
 from selfsort.choose_k.separation import leaks_between, separation_tree
 from selfsort.classic.kmeans import kmeans
 from selfsort.graph.communities import find_n_communities, symmetric_affinities
@@ -80,7 +80,7 @@ def gather(rows: F32, labels: I64, n_clusters: int, *, seed: int, device: torch.
     judges = np.sort(draw.permutation(len(rows))[:MOST_JUDGES]).astype(np.int64)
     own = rows[judges]
     near = nearest_neighbours(own, max(WIDTHS), device=device)
-    width = max((w for w in WIDTHS if w * ROOM * n_clusters <= len(own)), default=WIDTHS[0])
+    width = width_for(len(own), n_clusters)
     graph = symmetric_affinities(near, width)
     asked, sq_dist = near.idx[:, :N_NEAR], near.sq_dist[:, :N_NEAR]
     reach = sq_dist[:, -1]  # of the judges
@@ -146,7 +146,7 @@ def _parts(
 ) -> dict[int, tuple[float, I64]]:
     """Part each cluster along its widest gap, where both halves are large."""
     found = {}
-    smallest = max(WIDTHS[0], width // 2)
+    smallest = smallest_start(width)
     for cluster in range(n_clusters):
         inside = np.flatnonzero(member == cluster)
         if len(inside) < 4 * smallest:

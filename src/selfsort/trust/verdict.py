@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
 import torch
 
+from selfsort.choose_k.separation import SMALL_LEAK
 from selfsort.trust.calibration import probabilities
 from selfsort.trust.evidence import FEWEST_IMAGES, Evidence, gather
 from selfsort.trust.outliers import Bools, find_outliers
@@ -20,9 +21,7 @@ STEADY, MIXED = 0.85, 0.6
 HARDLY_APART = 0.15
 """Two clusters that leak into each other so much are hardly apart."""
 _CLEARLY = 0.5
-"""Halves are two kinds if they leak into each other this much less than the two clusters that are least apart ..."""
-_SMALL_LEAK = 0.005
-"""... or less than this for each neighbour in the graph."""
+"""Halves are two kinds if they leak this much less than the two clusters that are least apart, or hardly at all."""
 _N_NAMED, _N_SHOWN = 3, 8
 
 
@@ -35,7 +34,7 @@ class Verdict:
     confidence: F32
     """(N,) how likely each image is among its own kind."""
     hardly_apart: tuple[tuple[int, int], ...] = ()
-    two_kinds: dict[int, I64] | None = None
+    two_kinds: dict[int, I64] = field(default_factory=dict)
     """Clusters that are likely two kinds, and some images of the smaller one."""
     is_outlier: Bools | None = None
     """(N,) images that belong nowhere, if they were looked for and could be judged."""
@@ -47,7 +46,7 @@ class Verdict:
             "sentence": self.sentence,
             "expected": round(float(self.confidence.mean(dtype=np.float64)), 4),
             "hardly_apart": [list(pair) for pair in self.hardly_apart],
-            "two_kinds": {str(cluster): rows.tolist() for cluster, rows in (self.two_kinds or {}).items()},
+            "two_kinds": {str(cluster): rows.tolist() for cluster, rows in self.two_kinds.items()},
         }
 
 
@@ -95,7 +94,7 @@ def hardly_apart(evidence: Evidence) -> tuple[tuple[int, int], ...]:
 
 def two_kinds(evidence: Evidence) -> dict[int, I64]:
     """Return the clusters whose halves are clearly farther apart than some clusters are."""
-    limit = max(_CLEARLY * float(evidence.between.max(initial=0)), _SMALL_LEAK * evidence.width)
+    limit = max(_CLEARLY * float(evidence.between.max(initial=0)), SMALL_LEAK * evidence.width)
     return {c: rows[:_N_SHOWN] for c, (leak, rows) in evidence.parts.items() if leak < limit}
 
 
