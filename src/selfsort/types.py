@@ -354,6 +354,8 @@ class FinishedRun:
 
     method: str
     model: Model
+    others: tuple[Model, ...] = ()
+    """Models of further runs on the same images, for a stage that takes several."""
 
 
 class TrainStage(Protocol):
@@ -393,6 +395,8 @@ class Stage:
     restore: RestoreStage
     is_inductive: bool
     is_shareable: bool = False
+    takes_several: bool = False
+    """True if it makes one clustering of several runs."""
 
     def after(self, run: FinishedRun) -> Method:
         """Return the stage as a method: given a run, it takes images and yields snapshots like any other."""

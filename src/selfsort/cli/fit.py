@@ -17,7 +17,6 @@ from selfsort.cli.parse import (
     MaxBadOption,
     MaxMinutesOption,
     OutOption,
-    RunArgument,
     channels_of,
     parse_memory,
     parse_size,
@@ -155,10 +154,14 @@ def fit(
 
 def refine(
     context: typer.Context,
-    run: RunArgument,
-    source: Annotated[
-        str | None, typer.Argument(help="Other images in the same form; default: those of the run.", show_default=False)
-    ] = None,
+    given: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="RUN [RUN...] [SOURCE]",
+            help="A run folder, or several for --stage consensus; then other images in the same form.",
+            show_default=False,
+        ),
+    ],
     stage: Annotated[str, typer.Option(help="What to do with it; `selfsort methods` lists the stages.")] = "self-label",
     recipe: Annotated[str, typer.Option(help="A named set of settings; auto fits it to the machine.")] = "auto",
     set_: Annotated[
@@ -177,19 +180,20 @@ def refine(
     max_minutes: MaxMinutesOption = None,
     json_: JsonOption = False,
 ) -> None:
-    """Go on from a finished run: a second stage makes a new run of it. The first one stays as it is."""
+    """Go on from a finished run, or several: a second stage makes a new run. The old ones stay as they are."""
     from selfsort.data.options import ReadOptions
     from selfsort.runs import launch as runs
 
     with job(device), progress_bars():
-        earlier = runs.open_finished(run)
-        given = None
+        run_paths, source = runs.split_runs(given)
+        earlier, *others = [runs.open_finished(path) for path in run_paths]
+        reading = None
         if source is not None:
-            given = ReadOptions(path=source, labels=labels, labels_from_folders=labels_from_folders)
+            reading = ReadOptions(path=str(source), labels=labels, labels_from_folders=labels_from_folders)
         elif labels is not None or labels_from_folders:
             raise InvalidInput("labels are read with SOURCE, and there is none. Expected both. Name the images too.")
         request = runs.Request(
-            source=runs.reading_like(earlier, given),
+            source=runs.reading_like(earlier, reading),
             clusters=earlier.n_clusters,
             stage=stage,
             recipe=recipe,
@@ -198,6 +202,7 @@ def refine(
             encoder=encoder or "auto",
             outliers=earlier.has_outliers,
             start_from=earlier,
+            others=tuple(others),
             device=device,
             out=out,
         )

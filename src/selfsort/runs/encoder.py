@@ -280,6 +280,21 @@ def has_encoder(folder: RunFolder) -> bool:
     return "encoder" in folder.config or (folder.path / FEATURES_FROM).is_dir()
 
 
+def sees_alike(one: RunFolder, other: RunFolder) -> bool:
+    """Whether two runs were made from the same features, or both from pixels."""
+    if not has_encoder(one) and not has_encoder(other):
+        return True
+    paths = (one.path / ENCODER_FILE, other.path / ENCODER_FILE)
+    if not all(path.is_file() for path in paths):
+        return False
+    told = [{key: run.field("encoder", dict).get(key) for key in ("on", "settings", "parts")} for run in (one, other)]
+    arrays = [run.read_state(ENCODER_FILE).arrays for run in (one, other)]
+    is_same = arrays[0].keys() == arrays[1].keys() and all(
+        np.array_equal(array, arrays[1][name]) for name, array in arrays[0].items()
+    )
+    return told[0] == told[1] and is_same
+
+
 def given_encoder(folder: RunFolder) -> str:
     """Return what --encoder says for a run like this one; what `auto` has chosen is said by name."""
     if "encoder" not in folder.config:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -48,13 +48,14 @@ from selfsort.runs.encoder import (
     describe,
     has_encoder,
     open_encoder,
+    sees_alike,
     side_of,
     stored_encoder,
     unused_rows,
 )
 from selfsort.runs.folder import RunFolder
 from selfsort.runs.loop import FitRun, Outcome, run_config
-from selfsort.runs.model import STARTED_FROM, embed, going_on, kind_of
+from selfsort.runs.model import STARTED_FROM, embed, going_on, kind_of, other_name, other_runs
 from selfsort.runs.renamed import ENCODE, renamings, split
 from selfsort.runs.settings import read_words, settle, stored_settings
 from selfsort.types import Clustering, Encoded, Encoder, Json, Method, Model, Stage
@@ -91,6 +92,8 @@ class Request:
     """Whether images that belong nowhere become a group of their own."""
     start_from: RunFolder | None = None
     """A finished run whose model is the beginning of this one."""
+    others: tuple[RunFolder, ...] = ()
+    """Further finished runs of the same images, for a stage that takes several."""
     device: str = "auto"
     out: Path | None = None
     """The run folder to make; without one a free name is found."""
@@ -193,8 +196,9 @@ def launch(request: Request) -> Launched:
         settle_for = partial(settle, kind, settings=settings, recipe=request.recipe, device=device)
     settle_for = partial(settle_for, shape=dataset.images.shape, on_encoder=opened is not None)
     if request.start_from is not None:
-        refuse_other_images(request.start_from, dataset)
-        kind = going_on(kind, request.start_from, device)
+        for run in (request.start_from, *request.others):
+            refuse_other_images(run, dataset)
+        kind = going_on(kind, request.start_from, device, request.others)
     assert isinstance(kind, Method), "a stage is one, given a run"
     encoder, encoded, told = None, None, cast(Json, {})
     if request.start_from is not None and has_encoder(request.start_from):
@@ -236,6 +240,9 @@ def launch(request: Request) -> Launched:
     if request.start_from is not None:
         described |= {STARTED_FROM: str(request.start_from.path), "refines": request.start_from.field("method", str)}
         embedded[STARTED_FROM] = request.start_from
+        for i, run in enumerate(request.others, start=2):
+            described |= {other_name(i): str(run.path)}
+            embedded[other_name(i)] = run
     launched = Launched(fit, dataset, described, notes, embedded, encoder)
     if isinstance(request.source, ReadOptions):
         named = replace(request, method=kind.name) if is_open else request
@@ -364,12 +371,34 @@ def _kind_of(request: Request) -> Method | Stage:
     # Generated, because finding them loads every method of ours.
     others = (name for name in OWN if METHODS[name].train_after is not None)
     stage = find_stage(name, others)
+    _refuse_others(stage, request)
     if request.stage is None or request.start_from is None:
         raise InvalidInput(
             f"{stage.name} is no method but a stage after a finished run. Expected that run. "
             f"Use selfsort refine RUN --stage {stage.name}."
         )
     return stage
+
+
+def _refuse_others(stage: Stage, request: Request) -> None:
+    """Further runs are for a stage that takes several, and must see the images as the first one does."""
+    if request.others and not stage.takes_several:
+        raise InvalidInput(
+            f"{stage.name} goes on from one run, and {1 + len(request.others)} are given. Expected one run. "
+            "Give one, or use --stage consensus, which takes several."
+        )
+    if stage.takes_several and request.start_from is not None and not request.others:
+        raise InvalidInput(
+            f"{stage.name} makes one clustering of several runs, and one is given. Expected two or more. "
+            f"Name them: selfsort refine RUN RUN --stage {stage.name}."
+        )
+    for run in request.others:
+        assert request.start_from is not None
+        if not sees_alike(request.start_from, run):
+            raise InvalidInput(
+                f"the runs {request.start_from.path} and {run.path} do not see the images through the same encoder. "
+                "Expected runs that differ in method, settings or seed. Make them with the same --encoder."
+            )
 
 
 def _refuse_settings_of_methods(request: Request) -> None:
@@ -423,7 +452,7 @@ def resume(
     torch_device = choose_device(device or folder.field("device", str))
     notes = take_threads_of(folder)  # before anything is computed: also how an encoder rounds
     if (folder.path / STARTED_FROM).is_dir():
-        kind = going_on(kind, RunFolder.open(folder.path / STARTED_FROM), torch_device)
+        kind = going_on(kind, RunFolder.open(folder.path / STARTED_FROM), torch_device, other_runs(folder))
     if isinstance(kind, Stage):
         raise InvalidInput(
             f"the run {path} went on from another one, whose folder {STARTED_FROM} is missing. Expected it there. "
@@ -515,6 +544,14 @@ def refuse_other_images(earlier: RunFolder, dataset: Dataset) -> None:
             f"the images have shape {dataset.images.shape}. The run {earlier.path} was made from {spec.shape} (height, "
             "width, channels). Bring them to that form with --size, --fit and --gray or --color."
         )
+
+
+def split_runs(given: Sequence[Path]) -> tuple[list[Path], Path | None]:
+    """Tell run folders from the source that may follow them; the first is a run, whatever it looks like."""
+    first, *rest = given
+    if rest and not (rest[-1] / "config.json").is_file():
+        return [first, *rest[:-1]], rest[-1]
+    return [first, *rest], None
 
 
 def open_finished(path: Path) -> RunFolder:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 
@@ -36,6 +36,8 @@ __all__ = [
     "learned_on",
     "load_model",
     "load_own_model",
+    "other_name",
+    "other_runs",
 ]
 
 STARTED_FROM = "started_from"
@@ -71,11 +73,14 @@ def _spelt_alike(package: str) -> str:
     return re.sub(r"[-_.]+", "-", package).lower()
 
 
-def going_on(kind: Method | Stage, earlier: RunFolder, device: torch.device) -> Method:
-    """Return a stage, or a method that can be continued, as it begins with what an earlier run has learned."""
+def going_on(
+    kind: Method | Stage, earlier: RunFolder, device: torch.device, others: Iterable[RunFolder] = ()
+) -> Method:
+    """Return a stage, or a method that can be continued, as it begins with what earlier runs have learned."""
     name = earlier.field("method", str)
     if isinstance(kind, Stage):
-        return kind.after(FinishedRun(name, load_own_model(earlier, device)))
+        further = tuple(load_own_model(other, device) for other in others)
+        return kind.after(FinishedRun(name, load_own_model(earlier, device), further))
     if kind.train_after is not None:
         return replace(kind, train=partial(kind.train_after, FinishedRun(name, load_own_model(earlier, device))))
     if kind.train_from is None or name != kind.name:
@@ -84,6 +89,19 @@ def going_on(kind: Method | Stage, earlier: RunFolder, device: torch.device) -> 
             "its own, such as secu. Leave --start-from out, or refine the run with selfsort refine."
         )
     return replace(kind, train=partial(kind.train_from, earlier.read_state("model.safetensors")))
+
+
+def other_name(number: int) -> str:
+    """Return the folder inside a run that holds the model of a further run it was made of: 2, 3 and so on."""
+    return f"{STARTED_FROM}_{number}"
+
+
+def other_runs(folder: RunFolder) -> Iterator[RunFolder]:
+    """Return what a run holds of the further ones it was made of."""
+    number = 2
+    while (path := folder.path / other_name(number)).is_dir():
+        yield RunFolder.open(path)
+        number += 1
 
 
 def load_model(folder: RunFolder, device: torch.device, encoder: str | None = None) -> Model:
@@ -108,7 +126,7 @@ def load_own_model(folder: RunFolder, device: torch.device) -> Model:
     kind = kind_of(folder)
     config, _ = stored_settings(kind, folder)
     if isinstance(kind, Stage):
-        kind = going_on(kind, RunFolder.open(folder.path / STARTED_FROM), device)
+        kind = going_on(kind, RunFolder.open(folder.path / STARTED_FROM), device, other_runs(folder))
     return _rebuilt(folder, lambda state: kind.restore(config, state, device=device))
 
 
