@@ -11,16 +11,24 @@ from selfsort.types import F32, F64, U8
 
 
 def sampled(image: F64, y: float, x: float) -> F64:
-    """Interpolate between the four pixels around a place; beyond the border the nearest pixel counts."""
+    """Weigh the sixteen pixels around a place by Keys' cubic; beyond the border the nearest pixel counts."""
     height, width, _ = image.shape
-    y, x = min(max(y, 0.0), height - 1.0), min(max(x, 0.0), width - 1.0)
     top, left = math.floor(y), math.floor(x)
-    below, beside = min(top + 1, height - 1), min(left + 1, width - 1)
-    dy, dx = y - top, x - left
-    upper = (1 - dx) * image[top, left] + dx * image[top, beside]
-    lower = (1 - dx) * image[below, left] + dx * image[below, beside]
-    found: F64 = (1 - dy) * upper + dy * lower
+    total = np.zeros(image.shape[2])
+    for row in range(top - 1, top + 3):
+        for column in range(left - 1, left + 3):
+            pixel = image[min(max(row, 0), height - 1), min(max(column, 0), width - 1)]
+            total += cubic(y - row) * cubic(x - column) * pixel
+    found: F64 = np.clip(total, 0, 255)
     return found
+
+
+def cubic(t: float, a: float = -0.75) -> float:
+    """Return Keys' kernel at a distance."""
+    t = abs(t)
+    if t <= 1:
+        return (a + 2) * t**3 - (a + 3) * t**2 + 1
+    return a * (t**3 - 5 * t**2 + 8 * t - 4) if t < 2 else 0.0
 
 
 def seen(image: F64, *, right: float, down: float, rotate: float, zoom: float) -> F64:

@@ -139,12 +139,16 @@ class _Rows:
 
 
 def augmented(x_BCHW: Tensor, view: View) -> Tensor:
-    """Show all images of a batch in one view; the nearest pixel comes in from outside."""
+    """Show all images of a batch in one view; the nearest pixel comes in from outside.
+
+    Sharp: what is interpolated linearly is blurred, and a small blurred digit is near many others.
+    """
     n, _, height, width = x_BCHW.shape
     ones_B = x_BCHW.new_ones(n)
     forward_B22 = linear_map(math.radians(view.rotate) * ones_B, 0 * ones_B, view.zoom * ones_B, view.zoom * ones_B)
     steps = (view.right * max(1, round(_STEP * width)), view.down * max(1, round(_STEP * height)))
-    return warp(x_BCHW, forward_B22, x_BCHW.new_tensor(steps).expand(n, 2), "nearest")
+    moves_B2 = x_BCHW.new_tensor(steps).expand(n, 2)
+    return warp(x_BCHW, forward_B22, moves_B2, "nearest", is_sharp=True).clamp_(0, 1)
 
 
 def _search(rows: _Rows, n_neighbours: int) -> Neighbours:
