@@ -69,7 +69,7 @@ class TestSettings:
     @pytest.mark.parametrize(
         ("settings", "words"),
         [
-            ({"rounds": 0}, "rounds must be auto or between 1 and 20"),
+            ({"rounds": 0}, "rounds must be between 1 and 20"),
             ({"epochs": 0}, "epochs must be auto or at least 1"),
             ({"finer": 0.5}, "finer must be at least 1"),
             ({"batch_size": 1}, "batch_size must be at least 2"),
@@ -195,16 +195,19 @@ class TestPixels:
         first = next(train(pictures, make(grouping=grouping, neighbours=neighbours), device=CPU, seed=0))
         assert len(np.unique(first.labels)) == 3
 
-    def test_leiden_takes_half_of_the_neighbours(self, monkeypatch: pytest.MonkeyPatch, pictures: Images) -> None:
-        seen: list[int | None] = []
+    @pytest.mark.parametrize(("given", "width"), [(8, 8), ("auto", 4)])
+    def test_the_graph_is_as_wide_as_said(
+        self, given: int | str, width: int, monkeypatch: pytest.MonkeyPatch, pictures: Images
+    ) -> None:
+        seen: list[int] = []
 
-        def spy(neighbours: Neighbours, n_neighbours: int | None = None) -> object:
-            seen.append(n_neighbours)
-            return symmetric_affinities(neighbours, n_neighbours)
+        def spy(neighbours: Neighbours) -> object:
+            seen.append(neighbours.n_neighbours)
+            return symmetric_affinities(neighbours)
 
         monkeypatch.setattr(teach, "symmetric_affinities", spy)
-        next(train(pictures, make(grouping="leiden", K_s=8), device=CPU, seed=0))
-        assert seen == [4]
+        next(train(pictures, make(grouping="leiden", K_s=given), device=CPU, seed=0))
+        assert seen == [width]
 
     def test_a_last_batch_of_one_is_left_out(self) -> None:
         images = shapes(17, size=8, seed=0, n_classes=1)[0]

@@ -5,11 +5,11 @@ network that has to give augmented copies of an image the label of its cluster c
 finds the rule that most images follow, and then says itself what the others should have been.
 
 Of pixels:
-1. The neighbour graph of the images, compared in several views (`graph.augmented`), is merged to clusters (ac-gdl).
+1. The neighbour graph of the images, compared in several views (`graph.augmented`), falls into communities (leiden).
 2. A fresh small network learns the clusters from augmented copies, by cross-entropy with smoothed labels. After a third
    of the epochs each label is what the network itself, on a moving average, answers to the image as it is.
 3. With several rounds the first ones learn more, smaller and purer clusters than asked for; the graph of what the
-   network sees is merged to fewer, and a fresh network learns those.
+   network sees falls into fewer, and a fresh network learns those.
 The last network labels the images, and new ones.
 
 Of an encoder's features (`methods._teach_head`): one linear layer starts at the centres of k-means and learns that an
@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Literal
 
@@ -76,6 +76,8 @@ _LARGE_SIDE = 32
 
 _EPOCHS, _LEAST_STEPS = 18, 600
 
+_CLUSTER_PER_WIDTH, _NARROWEST, _WIDEST = 14, 4, 14
+
 
 @dataclass(frozen=True, kw_only=True)
 class TeachConfig(HeadConfig, GraphConfig):
@@ -84,12 +86,12 @@ class TeachConfig(HeadConfig, GraphConfig):
     neighbours: Literal["plain", "augmented"] = setting(
         "augmented", "compare images as they are, or by the nearest of several views of one of them"
     )
-    grouping: Literal["ac-gdl", "leiden"] = setting("ac-gdl", "how clusters are found on the graph")
-    K_s: int = setting(20, "neighbours of an image in the graph; leiden takes half of them")
-    structure_weight: float = setting(1.0, "of ac-gdl: weight of JULE's local structure term")
-    rounds: int | Literal["auto"] = setting(
-        "auto", "networks taught one after the other: 1, or 2 for few images a cluster"
+    grouping: Literal["leiden", "ac-gdl"] = setting("leiden", "how clusters are found on the graph")
+    K_s: int | Literal["auto"] = setting(
+        "auto", "neighbours of an image in the graph: a fourteenth of a cluster, from 4 to 14"
     )
+    structure_weight: float = setting(1.0, "of ac-gdl: weight of JULE's local structure term")
+    rounds: int = setting(1, "networks taught one after the other")
     finer: float = setting(3.0, "the first of several rounds learns so many times the clusters asked for")
     epochs: int | Literal["auto"] = setting(
         "auto", "passes over the images in a round: 18, or as many as 600 steps take"
@@ -110,8 +112,8 @@ class TeachConfig(HeadConfig, GraphConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.require("K_s", self.K_s >= 1, "be at least 1")
-        self.require("rounds", self.rounds == "auto" or 1 <= self.rounds <= 20, "be auto or between 1 and 20")
+        self.require("K_s", self.K_s == "auto" or self.K_s >= 1, "be auto or at least 1")
+        self.require("rounds", 1 <= self.rounds <= 20, "be between 1 and 20")
         self.require("epochs", self.epochs == "auto" or self.epochs >= 1, "be auto or at least 1")
         self.require("finer", self.finer >= 1, "be at least 1")
         self.require("batch_size", self.batch_size >= 2, "be at least 2, for batch normalisation")
@@ -130,18 +132,27 @@ class TeachConfig(HeadConfig, GraphConfig):
 def plan_rounds(n_images: int, config: TeachConfig, *, has_labels: bool = False) -> tuple[int, ...]:
     """Return how many clusters each round learns; the last one learns k.
 
-    >>> plan_rounds(10_000, TeachConfig(n_clusters=10)), plan_rounds(575, TeachConfig(n_clusters=20))
+    >>> plan_rounds(10_000, TeachConfig(n_clusters=10)), plan_rounds(575, TeachConfig(n_clusters=20, rounds=2))
     ((10,), (60, 20))
     >>> plan_rounds(10_000, TeachConfig(n_clusters=10, rounds=3, finer=4.0))
     (40, 20, 10)
     """
     k = config.n_clusters
-    usual = 2 if n_images < 100 * k and not has_labels else 1
-    n_rounds = usual if config.rounds == "auto" else config.rounds
-    if has_labels or n_rounds == 1:
-        return (k,) * n_rounds
-    shares = [1 - i / (n_rounds - 1) for i in range(n_rounds)]
+    if has_labels or config.rounds == 1:
+        return (k,) * config.rounds
+    shares = [1 - i / (config.rounds - 1) for i in range(config.rounds)]
     return tuple(min(round(k * config.finer**share), max(n_images // 2, k)) for share in shares)
+
+
+def graph_width(n_images: int, n_clusters: int, config: TeachConfig) -> int:
+    """Return how many neighbours an image has in the graph: few enough that they are of its own cluster.
+
+    >>> [graph_width(n, k, TeachConfig(n_clusters=k)) for n, k in ((575, 20), (1440, 20), (1797, 10), (9298, 10))]
+    [4, 5, 13, 14]
+    """
+    if config.K_s != "auto":
+        return config.K_s
+    return min(max(round(n_images / (_CLUSTER_PER_WIDTH * n_clusters)), _NARROWEST), _WIDEST)
 
 
 def n_epochs(n_images: int, config: TeachConfig) -> int:
@@ -176,7 +187,7 @@ def remembered(average_NK: Tensor, answers_NK: Tensor, memory: float) -> Tensor:
 def group(features: F32, neighbours: Neighbours, n_clusters: int, config: TeachConfig, seed: int) -> Agglomeration:
     """Merge the neighbour graph to so many clusters."""
     if config.grouping == "leiden":
-        graph = symmetric_affinities(neighbours, max(1, config.K_s // 2))
+        graph = symmetric_affinities(neighbours)
         return find_n_communities(graph, n_clusters, features, seed=derive_seed(seed, "leiden"))[0]
     return agglomerate(
         digraph(neighbours, "global"),
@@ -191,9 +202,10 @@ def group(features: F32, neighbours: Neighbours, n_clusters: int, config: TeachC
 
 def search(images: Images, features: F32, config: TeachConfig, device: torch.device) -> Neighbours:
     """Find the neighbours of the images by their pixels."""
+    width = graph_width(len(images), config.n_clusters, config)
     if wants_augmented(config):
-        return search_augmented(images, features, config, device=device)
-    return find_neighbours(features, config.K_s, device=device, exact_limit=config.exact_search_limit or None)
+        return search_augmented(images, features, replace(config, K_s=width), device=device)
+    return find_neighbours(features, width, device=device, exact_limit=config.exact_search_limit or None)
 
 
 # --- network -------------------------------------------------------------------------------------------------------
@@ -403,7 +415,8 @@ def _train(
                 return
             yield run.snapshot("train", event)
         features = judge(run.net, images, device).features
-        neighbours = find_neighbours(features, config.K_s, device=device, exact_limit=config.exact_search_limit or None)
+        width, limit = graph_width(len(images), config.n_clusters, config), config.exact_search_limit or None
+        neighbours = find_neighbours(features, width, device=device, exact_limit=limit)
         run.round += 1
         found = group(features, neighbours, run.counts[run.round], config, seed)
         run.begin(found.labels)
