@@ -87,7 +87,9 @@ class TestChooseMethod:
             (5000, 3, 10, True, True, "teach"),
             (1999, 3, 10, True, True, "leiden"),
             (5000, 1, None, False, False, "teach"),
-            (1797, 1, 10, False, False, "jule"),
+            (1797, 1, 10, False, False, "teach"),
+            (575, 1, 20, False, False, "jule"),
+            (999, 1, None, False, False, "jule"),
             (5000, 3, 10, False, False, "jule"),
         ],
     )

@@ -120,6 +120,21 @@ _ENCODERS = tuple(
     for method, is_random in (("kmeans", True), ("ac-gdl", False), ("leiden", True))
 )
 
+_TEACH = (
+    Row("ac-gdl"),
+    Row("leiden", is_random=True),
+    Row("leiden", {"neighbours": "augmented"}, is_random=True),
+    Row("teach", is_random=True),
+    # Each with one part left out, or another in its place.
+    Row("teach", {"neighbours": "plain"}, is_random=True),
+    Row("teach", {"views": "mild"}, is_random=True),
+    Row("teach", {"grouping": "ac-gdl"}, is_random=True),
+    Row("teach", {"augment": 0.0}, is_random=True),
+    Row("teach", {"own_from": 1.0}, is_random=True),
+    Row("teach", {"smoothing": 0.0}, is_random=True),
+    Row("teach", {"rounds": 2}, is_random=True),
+)
+
 _SEEN_DATASETS = (
     *("photos-mixed", "tinyimagenet-10", "cifar10-test", "coil20", "coil100"),
     *("umist", "cmu-pie", "usps", "mnist-test"),
@@ -151,6 +166,12 @@ TABLES: dict[str, Table] = {
             title="Encoders before classical methods",
             rows=_ENCODERS,
             datasets=_SEEN_DATASETS,
+        ),
+        Table(
+            name="teach",
+            title="The parts of teach, from pixels",
+            rows=_TEACH,
+            datasets=("umist", "usps", "mnist-test"),
         ),
     )
 }

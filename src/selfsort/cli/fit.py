@@ -211,7 +211,7 @@ def refine(
 
 def demo(context: typer.Context, out: OutOption = None) -> None:
     """Cluster the digits that ship with scikit-learn and write a report."""
-    from selfsort.cli.demo import write_digits
+    from selfsort.cli.demo import measure_others, write_digits
     from selfsort.data.options import ReadOptions
     from selfsort.report.build import write_report
     from selfsort.runs.launch import Request, launch
@@ -221,6 +221,8 @@ def demo(context: typer.Context, out: OutOption = None) -> None:
         launched = launch(Request(source=ReadOptions(path=str(images)), clusters=10, out=out))
         _fit_and_tell(context, launched, None, as_json=False)
         page = write_report([launched.folder.path], None)
+        others = [f"{title} {acc:.3f}" for title, acc in measure_others(images, 10)]
+    say(f"The same images by others, ACC: {', '.join(others)}")
     say(f"images: {images}")
     say(f"report: {page}")
 

@@ -31,8 +31,10 @@ AUTO_METHOD = "auto"
 BEFORE_CHOICE = "leiden"
 """Stands for the method until the images are known: it takes whatever any of them takes."""
 
-_FEWEST_PER_CLUSTER, _FEWEST_IMAGES = 200, 2000
-"""Teaching wants so many images for each cluster; where the number is not known, so many in all."""
+_FEWEST_SEEN, _FEWEST_DRAWN = 200, 100
+"""Teaching wants so many images for each cluster, on an encoder's features or from pixels."""
+_LIKELY_CLUSTERS = 10
+"""Where their number is not known, it is taken to be this one."""
 
 INSTALL = 'pip install "selfsort[photos]"'
 
@@ -129,7 +131,7 @@ def choose_method(images: Images, n_clusters: int | None, *, has_encoder: bool, 
         has_views: whether the encoder can see augmented copies; a table of features cannot.
     """
     n = len(images)
-    fewest = _FEWEST_IMAGES if n_clusters is None else _FEWEST_PER_CLUSTER * n_clusters
+    fewest = (_FEWEST_SEEN if has_encoder else _FEWEST_DRAWN) * (n_clusters or _LIKELY_CLUSTERS)
     amount = f"{n:,} images" if n_clusters is None else f"{n:,} images in {n_clusters} clusters"
     is_much = n >= fewest
     if has_encoder:
