@@ -13,9 +13,10 @@ from selfsort.config import Config, setting
 class DACConfig(Config):
     """Settings of DAC."""
 
-    arch: Literal["code", "code-cifar", "code-dog", "paper"] = setting(
+    arch: Literal["code", "code-cifar", "code-cifar2", "code-stl", "code-dog", "paper"] = setting(
         "code",
-        "network: of the released scripts (by image size, or those for CIFAR, ImageNet-Dog) or the paper",
+        "network: of the script for MNIST (two blocks; three from 64 pixels on), for CIFAR (first and second script), "
+        "STL-10 and ImageNet-10, ImageNet-Dog, or of the paper",
         "code",
     )
     width: int = setting(64, "channels of the first block; each further block doubles them", "paper")

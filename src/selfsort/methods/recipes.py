@@ -317,7 +317,8 @@ _DAC: tuple[Recipe, ...] = (
                 "cifar10",
                 (32, 32, 3),
                 _DAC_SCRIPT
-                | {"thresholds": "linear", "upper": 0.99, "lower": 0.8, "aux_weight": 1.0, "translate": 0.09},
+                | {"arch": "code-cifar2", "thresholds": "linear", "upper": 0.99, "lower": 0.8}
+                | {"aux_weight": 1.0, "translate": 0.09},
                 "the second released script, two thresholds",
             ),
             ("cifar10-star", (32, 32, 3), _DAC_CIFAR, "the first released script, one threshold"),
@@ -325,10 +326,15 @@ _DAC: tuple[Recipe, ...] = (
             (
                 "stl10",
                 (96, 96, 3),
-                _DAC_SCRIPT | _DAC_STAR | {"single_end": 0.5, "epochs": 75},
+                _DAC_SCRIPT | _DAC_STAR | {"arch": "code-stl", "single_end": 0.5, "epochs": 75},
                 "the released script, one threshold",
             ),
-            ("imagenet10", (96, 96, 3), _DAC_SCRIPT | _DAC_STAR, "the released script, one threshold"),
+            (
+                "imagenet10",
+                (96, 96, 3),
+                _DAC_SCRIPT | _DAC_STAR | {"arch": "code-stl"},
+                "the released script, one threshold",
+            ),
             (
                 "imagenet-dog",
                 (96, 96, 3),
