@@ -252,6 +252,12 @@ _SECU: tuple[Recipe, ...] = (
         f"{_SECU_SOURCE}: stage 2, from the network of stage 1",
     ),
     Recipe("imagenet", "secu", _SECU_IMAGENET, _SECU_SOURCE, (224, 224, 3)),
+    Recipe(
+        "imagenet-entropy",
+        "secu",
+        {**_SECU_IMAGENET, "constraint": "entropy", "alpha": 100_000.0, "centre_schedule": "rising"},
+        "Qian 2023, released code: the entropy constraint, under which the rate of the centres rises",
+    ),
     Recipe("cpu", "secu", _SECU_CPU, "ours: a small network and short training, for a CPU", is_cpu_sized=True),
 )
 
