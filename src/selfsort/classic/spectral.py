@@ -110,8 +110,8 @@ class NCutsConfig(DenseConfig):
     scale: float = setting(0.05, "width of the affinity, as a fraction of the largest (squared) distance", "code")
     is_squared: bool = setting(
         True,
-        "measure by squared distances, as the published row turns out to have done; no: by plain ones",
-        "ours, from the published scores",
+        "measure by squared distances, as the script behind the published row; no: by plain ones, the textbook's",
+        "code",
     )
     threshold: float = setting(1e-6, "affinities below this are dropped", "code")
     regularisation: float = setting(

@@ -70,18 +70,20 @@ class SeCuConfig(Config):
     """Settings; the defaults are those published for CIFAR-10, with the size constraint."""
 
     arch: Literal["auto", "small", "resnet18", "resnet18-stl", "resnet50"] = setting(
-        "auto", "encoder: by image size, ours for a CPU (small), or a published one", "paper"
+        "auto",
+        "encoder: by image size, ours for a CPU (small), or a published one",
+        "paper; small and the rule are ours",
     )
     width: int = setting(32, "channels of the first stage of the small encoder")
     dim: int = setting(128, "length of the features (D)", "paper")
-    with_predictor: bool = setting(False, "three-layer projection and a predictor behind it, as for ImageNet", "paper")
+    with_predictor: bool = setting(False, "three-layer projection and a predictor behind it, as for ImageNet", "code")
     centred: bool = setting(False, "batch normalisation at the end of the projection; more stable in short training")
     n_heads: int = setting(10, "heads; head h has h times as many centres as clusters asked for", "paper")
-    epochs: int = setting(400, "passes over the images after epoch 0", "paper")
+    epochs: int = setting(400, "passes over the images after epoch 0", "code")
     warmup: int = setting(10, "of these, epochs in which the learning rate rises", "code")
     batch_size: int = setting(128, "images per step", "paper")
     optimizer: Literal["sgd", "lars"] = setting("sgd", "lars for very large batches", "paper")
-    lr: float = setting(0.2, "highest learning rate of the encoder", "code")
+    lr: float = setting(0.2, "highest learning rate of the encoder", "paper")
     centre_lr: float = setting(1.2, "learning rate of the centres", "code")
     centre_schedule: Literal["constant", "cosine", "rising"] = setting(
         "constant", "of the centres' learning rate; rising: the ImageNet script with the entropy constraint", "paper"
@@ -93,12 +95,12 @@ class SeCuConfig(Config):
     tau: float = setting(0.2, "weight of last epoch's label in the target; the rest is the other view's", "code")
     constraint: Literal["size", "entropy", "none"] = setting("size", "what keeps clusters alive", "paper")
     units: Literal["code", "supplement"] = setting(
-        "code", "cost of a cluster: minus the cosine, or minus log p, which is 1/lam_x times larger", "paper"
+        "code", "cost of a cluster: minus the cosine, or minus log p, which is 1/lam_x times larger", "code"
     )
     gamma: float = setting(0.9, "smallest size of a cluster, in units of n/k; 1: all equal", "paper")
     gamma_upper: float | None = setting(None, "largest size of a cluster, in units of n/k; none: any", "paper")
     eta_rho: float = setting(0.1, "step of the dual variables, in the units chosen", "code")
-    alpha: float | None = setting(None, "price of low entropy, in the units chosen; none: 0.12 n (code)", "paper")
+    alpha: float | None = setting(None, "price of low entropy, in the units chosen; none: 0.12 n", "code")
     centre_update: Literal["secu", "closed_form", "running_mean", "cross_entropy"] = setting(
         "secu", "how centres move: the paper's way, or one of its comparisons", "paper"
     )
