@@ -46,11 +46,11 @@ def configs() -> dict[str, type[Settings]]:
 
 
 def by_source(settings: list[SettingInfo]) -> str:
-    """Return a short table: who says so, and the names with their defaults."""
+    """Return a short table: who says so, remarks left out, and the names with their defaults."""
     said: dict[str, list[str]] = {}
     for one in settings:
         if one.name != "n_clusters":
-            said.setdefault(cell(one.source), []).append(f"`{one.name}` {cell(one.default)}")
+            said.setdefault(one.source.split(";")[0], []).append(f"`{one.name}` {cell(one.default)}")
     rows = [f"| {source} | {', '.join(names)} |" for source, names in said.items()]
     return "\n".join(["| from | settings and their defaults |", "|---|---|", *rows])
 

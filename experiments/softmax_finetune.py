@@ -1,7 +1,7 @@
 """Fine-tune a JULE network by a softmax over the clusters it found, then judge it by face verification.
 
 The L2 layer goes, a linear layer over the predicted clusters comes, and cross-entropy trains the whole. The control
-trains the same network on true identities (`--truth`), which is what the clusters stand in for.
+(`--truth`) trains a network of the same form, but fresh, on true identities, which is what the clusters stand in for.
 
     python -m experiments.softmax_finetune RUN SOURCE --faces FOLDER --pairs pairs.csv [--truth]
 """
@@ -27,8 +27,9 @@ from selfsort.learning.batches import PixelTensor, shuffled_batches
 from selfsort.learning.device import choose_device
 from selfsort.learning.epoch import run_epoch
 from selfsort.learning.seeds import seeded_init, torch_generator
-from selfsort.methods.jule import JULEModel, encode_layer
+from selfsort.methods.jule import JULEConfig, JULEModel, build_network, encode_layer
 from selfsort.nets.convnet import ConvNet
+from selfsort.nets.heads import EmbeddingHead
 from selfsort.runs.encoder import load_run_encoder
 from selfsort.runs.folder import RunFolder
 from selfsort.types import I64, Images
@@ -43,6 +44,13 @@ class FineTuning:
     lr: float = 0.01
     momentum: float = 0.9
     weight_decay: float = 5e-5
+
+
+def fresh(folder: RunFolder, model: JULEModel, seed: int) -> ConvNet | EmbeddingHead:
+    """Return a network of the form of the run's, with nothing learned yet."""
+    config = JULEConfig.from_json(folder.config["settings"])
+    with seeded_init(seed):
+        return build_network(model.shape, config)
 
 
 def finetune(
@@ -78,7 +86,7 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, float]:
     parser.add_argument("source", help="the images of that run")
     parser.add_argument("--faces", type=Path, required=True, help="folder of pictures to verify on")
     parser.add_argument("--pairs", type=Path, required=True)
-    parser.add_argument("--truth", action="store_true", help="control: train on true identities")
+    parser.add_argument("--truth", action="store_true", help="control: train a fresh network on true identities")
     parser.add_argument("--epochs", type=int, default=FineTuning.epochs)
     parser.add_argument("--seed", type=int, default=0)
     asked = parser.parse_args(arguments)
@@ -92,6 +100,8 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, float]:
     if labels is None:
         raise InvalidInput(f"{asked.source} has no labels. --truth needs them. Leave --truth out.")
     net = encoder.model.net
+    if asked.truth:
+        net = fresh(folder, encoder.model, asked.seed).to(device)
     assert isinstance(net, ConvNet), "a run on the features of an encoder has no such network"
     losses = finetune(net, source.images, labels, FineTuning(epochs=asked.epochs), device=device, seed=asked.seed)
     faces = read_source([asked.faces / name for name in pairs.pictures], spec=encoder.spec, max_bad=0.0)

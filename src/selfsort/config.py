@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 def setting(default: T, doc: str, source: str = "ours") -> T:
-    """Declare a field: its default, what it does, and who says so (paper, code, ours)."""
+    """Declare a field: its default, what it does, and who says so: paper, code or ours, and maybe "; " and more."""
     declared: T = field(default=default, metadata={"doc": doc, "source": source})
     return declared
 

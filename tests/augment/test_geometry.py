@@ -132,3 +132,8 @@ class TestGeometry:
         inner = cut[:, 0, 4:-4, 4:-4].sum(dim=(1, 2)) == cut[:, 0].sum(dim=(1, 2))
         assert torch.equal(heights[inner], widths[inner])  # away from the border nothing is cut off
         assert set(CutOut(size=5, fill=0.5)(white, seeded()).flatten().tolist()) == {128, 255}
+
+    def test_a_square_may_have_a_colour(self) -> None:
+        cut = CutOut(size=5, fill=(0.0, 0.5, 1.0))(torch.full((2, 3, 8, 8), 0.25), seeded())
+        for channel, level in enumerate((0.0, 0.5, 1.0)):
+            assert set(cut[:, channel].flatten().tolist()) == {0.25, level}

@@ -6,6 +6,7 @@ import platform
 import socket
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from tests.encoders.small import SmallEncoder, blobs
 
 from selfsort.bench import cells
 from selfsort.bench.cells import Cell, digest, key_of, measure, peak_memory_mb
+from selfsort.bench.datasets import DATASETS
 from selfsort.bench.records import SHIPPED, read_records
 from selfsort.errors import TrainingFailed
 
@@ -81,9 +83,45 @@ def test_encoding_is_timed_on_a_few_images() -> None:
 def test_a_refusal_is_a_measurement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_umist(tmp_path)
     monkeypatch.setenv("SELFSORT_DATA", str(tmp_path))
-    refused = cells.fit_and_score(Cell(dataset="umist", method="ncuts", seed=0, settings={"max_images": 100}))
+    monkeypatch.setattr("selfsort.classic.linkage._most_images", lambda: 100)
+    refused = cells.fit_and_score(Cell(dataset="umist", method="ac-link", seed=0, settings={"max_images": 100}))
     assert set(refused) == {"refused"}
     assert "at most 100" in refused["refused"]
+
+
+def test_what_another_method_has_learned_is_fitted_once_and_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_umist(tmp_path)
+    monkeypatch.setenv("SELFSORT_DATA", str(tmp_path))
+    monkeypatch.setenv("SELFSORT_CACHE", str(tmp_path / "cache"))
+    cell = Cell(dataset="umist", method="ac-gdl", seed=0, encoder="kmeans@umist")
+    assert cell.base == Cell(dataset="umist", method="kmeans", seed=0)
+    assert "encoder_settings_digest" in cell.content()
+    first = cells.learned_encoder(cell)
+    changed = Path(first).stat().st_mtime_ns
+    assert cells.learned_encoder(cell) == first
+    assert Path(first).stat().st_mtime_ns == changed
+    assert cells.fit_and_score(cell)["scores"]["acc"] > 0.9
+    layer = Cell(dataset="umist", method="ac-gdl", seed=0, encoder="kmeans@umist:top-1")
+    assert cells.learned_encoder(layer) == f"{first}:top-1"
+    assert Cell(dataset="umist", method="ac-gdl", seed=0, encoder="a@b.npy").base is None
+
+
+def test_held_out_images_are_scored_by_the_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_umist(tmp_path)
+    monkeypatch.setenv("SELFSORT_DATA", str(tmp_path))
+    monkeypatch.setitem(DATASETS, "umist", replace(DATASETS["umist"], held_out="umist"))
+    cell = Cell(dataset="umist", method="kmeans", seed=0)
+    same, other = (cells.fit_and_score(replace(cell, protocol=name)) for name in ("same-images", "held-out"))
+    assert other["scores"]["acc"] == same["scores"]["acc"]
+
+
+def test_a_recipe_is_part_of_the_name_and_of_the_settings() -> None:
+    plain, paper = (Cell(dataset="umist", method="jule", seed=0, recipe=recipe) for recipe in ("auto", "paper-faces"))
+    assert paper.name == "umist jule (recipe paper-faces) seed 0"
+    assert paper.full_settings()["gamma"] == 2.0
+    assert plain.content()["settings_digest"] != paper.content()["settings_digest"]
 
 
 def test_a_child_that_fails_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

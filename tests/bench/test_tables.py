@@ -4,7 +4,7 @@ import pytest
 
 from selfsort.bench.cells import PROTOCOLS
 from selfsort.bench.datasets import DATASETS
-from selfsort.bench.tables import TABLES, Row, Table, find_table
+from selfsort.bench.tables import ALIASES, SCRIPTS, TABLES, Row, Table, find_table
 from selfsort.errors import InvalidInput
 from selfsort.metrics.published import published
 
@@ -22,7 +22,29 @@ def test_every_cell_can_be_set_up_and_stands_once(table: Table) -> None:
 def test_rows_that_claim_a_published_number_have_one() -> None:
     for table in TABLES.values():
         for row in (row for row in table.rows if row.is_published):
-            assert all(published(row.method, dataset, table.features) for dataset in table.datasets), row.name
+            name, features = row.printed_as or row.method, row.features or table.features
+            assert all(published(name, dataset, features) for dataset in table.datasets), (table.name, row.name)
+
+
+PRINTED = (
+    *("jule-3", "jule-4", "jule-7", "jule-10", "jule-11", "jule-12", "jule-13", "jule-14", "jule-transfer"),
+    *("jule-codebook", "jule-ks", "jule-eta", "jule-alpha", "dbc", "dbc-alpha", "dbc-nj", "dbc-init"),
+    *("dac-mnist", "dac-cifar10", "gatcluster-1-stl10", "gatcluster-2", "gatcluster-3-96", "gatcluster-4"),
+    *("secu-size", "secu-entropy", "secu-self-label"),
+)
+
+
+@pytest.mark.parametrize("name", PRINTED)
+def test_every_printed_table_has_a_name(name: str) -> None:
+    if ALIASES.get(name, name) in SCRIPTS:
+        assert SCRIPTS[ALIASES.get(name, name)].commands
+    else:
+        assert find_table(name).rows
+
+
+def test_the_network_of_a_row_is_learned_on_its_own_data_set() -> None:
+    table = TABLES["jule-4"]
+    assert {cell.encoder for cell in table.cells([0])} == {f"jule@{name}" for name in table.datasets}
 
 
 def test_only_what_is_random_is_measured_with_several_seeds_and_breadth_comes_first() -> None:

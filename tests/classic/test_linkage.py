@@ -6,7 +6,7 @@ import torch
 from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.spatial.distance import pdist
 
-from selfsort.classic.linkage import LinkageConfig, cluster, condensed_distances, cut
+from selfsort.classic.linkage import LinkageConfig, average_linkage, cluster, condensed_distances, cut
 from selfsort.errors import InvalidInput
 from selfsort.metrics import accuracy
 from selfsort.types import F32
@@ -52,7 +52,32 @@ def test_cutting_nothing_leaves_single_images() -> None:
     assert cut(linkage(points(5), "average"), 5, 5).tolist() == [0, 1, 2, 3, 4]
 
 
-def test_too_many_images_are_refused_with_a_way_out() -> None:
+@pytest.mark.parametrize("n", [2, 3, 50, 700])
+def test_the_chain_in_single_precision_finds_the_merges_of_scipy(n: int) -> None:
+    x = points(n, seed=n)
+    expected = linkage(x, "average")
+    found = average_linkage(condensed_distances(x, np.float32), n)
+    np.testing.assert_allclose(found[:, 2], expected[:, 2], rtol=1e-5)
+    np.testing.assert_array_equal(found[:, 3], expected[:, 3])
+    for k in {2, min(5, n)}:
+        assert accuracy(cut(found, n, k), cut(expected, n, k)) == 1.0
+
+
+def test_above_the_limit_the_chain_takes_over() -> None:
+    x = points(60, seed=4)
+    many = cluster(x, LinkageConfig(n_clusters=4, max_images=10), seed=0, device=CPU)
+    few = cluster(x, LinkageConfig(n_clusters=4), seed=0, device=CPU)
+    assert accuracy(many.labels, few.labels) == 1.0
+
+
+def test_equal_distances_do_not_keep_the_chain_going() -> None:
+    same = np.ones((30, 2), dtype=np.float32)
+    found = average_linkage(condensed_distances(same, np.float32), 30)
+    assert sorted(found[:, :2].ravel().tolist()) == [*range(58)]
+
+
+def test_too_many_images_are_refused_with_a_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("selfsort.classic.linkage._most_images", lambda: 10)
     with pytest.raises(InvalidInput, match=r"at most 10 for ac-link.*got 11\. Use ac-gdl or sc-ls"):
         cluster(points(11), LinkageConfig(n_clusters=2, max_images=10), seed=0, device=CPU)
     with pytest.raises(InvalidInput, match="max_images must be between 2 and 20000"):

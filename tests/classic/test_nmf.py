@@ -171,11 +171,18 @@ def test_graph_regularised_shapes() -> None:
     assert accuracy(last.labels, truth) >= 0.95
 
 
-def test_negative_features_are_refused_by_name() -> None:
-    with pytest.raises(InvalidInput, match=r"no negative value for nmf-lp.*got -0\.5\. Use pixels.*or nmf-d"):
-        nmf.cluster_locality(
-            np.array([[-0.5], [1.0]], dtype=np.float32), LocalityNMFConfig(n_clusters=2), seed=0, device=CPU
-        )
+def test_negative_features_are_raised_and_that_is_said() -> None:
+    generator = np.random.default_rng(0)
+    centres = np.eye(3, 8, dtype=np.float32) * 4 - 2
+    features = (np.repeat(centres, 20, axis=0) + 0.1 * generator.standard_normal((60, 8))).astype(np.float32)
+    config = LocalityNMFConfig(n_clusters=3, n_factors=3)
+    found = nmf.cluster_locality(features, config, seed=0, device=CPU)
+    assert accuracy(found.labels, np.repeat(np.arange(3), 20)) == 1.0
+    (note,) = found.warnings
+    assert note == f"The features were raised by {-features.min():.3g}, because nmf-lp takes no negative value."
+    raised = nmf.cluster_locality(features - features.min(), config, seed=0, device=CPU)
+    np.testing.assert_array_equal(found.labels, raised.labels)
+    assert not raised.warnings
 
 
 def test_settings_are_checked() -> None:

@@ -10,6 +10,7 @@ from selfsort.classic import spectral
 from selfsort.classic.spectral import LANDMARK, NCUTS, NJW, SELF_TUNING
 from selfsort.data.synthetic import shapes
 from selfsort.errors import InvalidInput
+from selfsort.graph.knn import nearest_neighbours
 from selfsort.metrics import accuracy
 from selfsort.types import F32, I64, Method
 
@@ -176,7 +177,51 @@ class TestMethods:
         assert len(run(method, points(5), 5)) == 5
 
 
-@pytest.mark.parametrize("method", [NJW, SELF_TUNING, NCUTS], ids=lambda method: method.name)
-def test_dense_methods_refuse_what_they_cannot_hold(method: Method) -> None:
-    with pytest.raises(InvalidInput, match=rf"at most 10 for {method.name}.*Use ac-gdl or sc-ls"):
-        run(method, points(11), 2, max_images=10)
+sparse_methods = pytest.mark.parametrize("method", [NJW, SELF_TUNING, NCUTS], ids=lambda method: method.name)
+
+
+def three_groups(n_each: int = 40) -> tuple[F32, I64]:
+    truth = np.repeat(np.arange(3), n_each)
+    spread = 0.4 * np.random.default_rng(2).standard_normal((3 * n_each, 3))
+    return (np.eye(3)[truth] * 3 + spread).astype(np.float32), truth
+
+
+class TestManyImages:
+    """Above max_images affinities are those to the nearest neighbours."""
+
+    @sparse_methods
+    def test_no_array_of_images_by_images_is_made(self, method: Method, monkeypatch: pytest.MonkeyPatch) -> None:
+        def refuse(features: F32) -> F32:
+            raise AssertionError("that would be dense")
+
+        monkeypatch.setattr(spectral, "squared_distances", refuse)
+        x, truth = three_groups()
+        wide = {} if method is SELF_TUNING else {"scale": 0.5}
+        more = {"scale_neighbour": 7} if method is SELF_TUNING else {}
+        labels = run(method, x, 3, max_images=10, n_sparse=20, **wide, **more)
+        assert accuracy(labels, truth) >= 0.95
+
+    @sparse_methods
+    def test_with_all_neighbours_it_is_the_dense_method(self, method: Method) -> None:
+        x, _ = three_groups()
+        more = {"scale_neighbour": 20} if method is SELF_TUNING else {"scale": 0.5}
+        dense, sparse = (run(method, x, 3, max_images=limit, n_sparse=119, **more) for limit in (200, 10))
+        assert accuracy(sparse, dense) == 1.0
+
+    def test_scales_are_those_of_all_pairs(self) -> None:
+        x = points(1100, d=6)
+        sq_dist = spectral.squared_distances(x)
+        assert spectral.mean_squared_distance(x) == pytest.approx(float(sq_dist.mean(dtype=np.float64)), rel=1e-5)
+        assert spectral.largest_squared_distance(x) == pytest.approx(float(sq_dist.max()), rel=1e-5)
+
+    def test_weights_are_those_of_the_dense_arrays(self) -> None:
+        x = points(60)
+        near = nearest_neighbours(x, 59)
+        scale = np.sqrt(near.sq_dist[:, 6].astype(np.float64))
+        weights = np.exp(-near.sq_dist / (scale[:, None] * scale[near.idx]))
+        dense = spectral.self_tuning_affinity(spectral.squared_distances(x), 7)
+        np.testing.assert_allclose(spectral.symmetric(near, weights).toarray(), dense, rtol=1e-4, atol=1e-6)
+
+    def test_too_few_neighbours_for_the_scale_are_refused(self) -> None:
+        with pytest.raises(InvalidInput, match=r"n_sparse must reach scale_neighbour \(75\); got 20"):
+            run(SELF_TUNING, points(11), 2, n_sparse=20)

@@ -24,7 +24,7 @@ FROZEN = {
     "refine": """RUN SOURCE --stage --recipe --set --seed --labels --labels-from-folders --encoder --device --out
         --max-minutes --json""",
     "cut": "RUN --clusters --out --json",
-    "predict": "RUN SOURCE --out --max-bad --encoder --device --original --json",
+    "predict": "RUN SOURCE --out --where --labels --max-bad --encoder --device --original --json",
     "score": "RUN --labels --original --json",
     "report": "RUNS --out --figures --original",
     "explore": "RUN --port --no-browser",

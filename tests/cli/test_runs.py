@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 from tests.cli.conftest import assert_refused
 from tests.conftest import Command, write_photos
 
+from selfsort.data.synthetic import shapes
 from selfsort.runs.folder import RunFolder
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "tiny-run"
@@ -40,6 +42,22 @@ class TestAfterwards:
         assert (done.code, done.err) == (0, "")
         assert done.out == "18 images sorted, labels in new/labels.csv\n"
         assert Path("new/labels.csv").read_bytes() == Path("run/labels.csv").read_bytes()
+
+    def test_predict_scores_held_out_images(self, selfsort: Command, tmp_path: Path) -> None:
+        images, truth = shapes(12, size=16, seed=0, n_classes=3)
+        split = np.arange(len(truth)) % 3
+        np.savez(tmp_path / "both.npz", images=images.pixels[..., 0], labels=truth, split=split)
+        words = ("--where", "split!=2", "--clusters", "3", "--method", "kmeans", "--out", "trained")
+        assert selfsort("fit", tmp_path / "both.npz", *words).code == 0
+        done = selfsort("predict", "trained", tmp_path / "both.npz", "--where", "split=2", "--json")
+        answer = json.loads(done.out)
+        assert answer["images"] == int((split == 2).sum())
+        assert answer["metrics"]["acc"] == 1.0
+        np.savetxt(tmp_path / "wrong.txt", np.arange(len(truth)) % 2, fmt="%d")
+        labels = ("--labels", tmp_path / "wrong.txt", "--out", "more.csv")
+        done = selfsort("predict", "trained", tmp_path / "both.npz", "--where", "split=2", *labels)
+        assert done.code == 0
+        assert re.search(r"images sorted, labels in more.csv\n.*ACC", done.out)
 
     def test_predict_replaces_a_file_only_if_it_is_named(self, selfsort: Command, run: Path, photos: Path) -> None:
         Path("labels.csv").write_text("by hand")

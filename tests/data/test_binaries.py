@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from selfsort.data import Dataset, read_source
+from selfsort.data.options import ReadOptions
 from selfsort.errors import InvalidInput
 from selfsort.types import U8
 
@@ -138,6 +139,43 @@ def test_cifar_100_takes_the_fine_label(tmp_path: Path) -> None:
     assert (data.images.pixels == pixels).all()
     assert data.label_names == ("4", "7", "99")
     assert true(data) == [2, 0, 1]
+
+
+def test_cifar_100_coarse_labels(tmp_path: Path) -> None:
+    pixels = random(3, 32, 32, 3)
+    (tmp_path / "train.bin").write_bytes(cifar(pixels[:2], [19, 4], [99, 4]))
+    (tmp_path / "test.bin").write_bytes(cifar(pixels[2:], [19], [7]))
+    (tmp_path / "coarse_label_names.txt").write_text("\n".join(f"group {i}" for i in range(20)))
+    data = read_source(tmp_path, labels="coarse")
+    assert true(data) == [1, 0, 1]
+    assert data.label_names == ("group 4", "group 19")
+    assert data.ingest["settings"]["labels"] == "coarse"
+    assert read_source(tmp_path, where="coarse=19").names == ("0", "2")
+    reading = ReadOptions(path=str(tmp_path), labels="coarse")
+    assert reading.to_json()["labels"] == "coarse"
+    assert true(ReadOptions.from_json(reading.to_json()).read()) == [1, 0, 1]
+
+
+def test_coarse_labels_are_cifar_100s_alone(tmp_path: Path) -> None:
+    (tmp_path / "test_batch.bin").write_bytes(cifar(random(2, 32, 32, 3), [3, 9]))
+    with pytest.raises(
+        InvalidInput, match=r"--labels coarse must be asked of the CIFAR-100 binaries; got .*Name a file"
+    ):
+        read_source(tmp_path, labels="coarse")
+    (tmp_path / "test_batch.bin").unlink()
+    (tmp_path / "test.bin").write_bytes(cifar(random(2, 32, 32, 3), [3, 20], [5, 6]))
+    with pytest.raises(InvalidInput, match="got the label 20 among 20 classes"):
+        read_source(tmp_path)
+
+
+def test_the_labelled_part_and_the_first_stage_of_stl_10(tmp_path: Path) -> None:
+    for name, n in (("train", 1), ("test", 2), ("unlabeled", 3)):
+        (tmp_path / f"{name}_X.bin").write_bytes(bytes(27648 * n))
+    (tmp_path / "train_y.bin").write_bytes(bytes([1]))
+    (tmp_path / "test_y.bin").write_bytes(bytes([1, 2]))
+    for where in ("split=0,1", "split!=2"):
+        assert true(read_source(tmp_path, where=where)) == [0, 0, 1]
+    assert len(read_source(tmp_path, where="split=0,2")) == 4
 
 
 def test_damaged_cifar(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +12,10 @@ from PIL import Image
 from selfsort.data.synthetic import shapes
 from selfsort.errors import InvalidInput
 from selfsort.estimator import ImageClusterer
+from selfsort.methods.jule import JULEModel
 from selfsort.nets.convnet import ConvNet, plan_blocks
+from selfsort.runs.encoder import load_run_encoder
+from selfsort.runs.folder import RunFolder
 
 CPU = torch.device("cpu")
 
@@ -57,3 +61,28 @@ def test_run_to_accuracy(tmp_path: Path, extra: list[str]) -> None:
     where = ["--faces", str(tmp_path), "--pairs", str(tmp_path / "pairs.csv"), "--epochs", "3"]
     found = main([str(tmp_path / "run"), str(tmp_path / "faces.npz"), *where, *extra])
     assert found["accuracy"] == 1.0
+
+
+@pytest.mark.parametrize("is_control", [False, True])
+def test_the_control_starts_from_a_fresh_network(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_control: bool
+) -> None:
+    images, truth = shapes(6, size=16, seed=3, n_classes=2)
+    np.savez(tmp_path / "faces.npz", images=images.pixels[:, :, :, 0], labels=truth)
+    fitted = ImageClusterer("jule", n_clusters=2, settings={"epochs": 1, "K_s": 4, "batch_size": 12}).fit(images.pixels)
+    fitted.save(tmp_path / "run")
+    learned = load_run_encoder(RunFolder.open(tmp_path / "run"), CPU).model
+    assert isinstance(learned, JULEModel)
+    assert isinstance(learned.net, ConvNet)
+    first: list[torch.Tensor] = []
+
+    def watch(net: ConvNet, *rest: Any, **named: Any) -> list[float]:
+        first.append(net.ip.weight.detach().clone())
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("experiments.softmax_finetune.finetune", watch)
+    (tmp_path / "pairs.csv").write_text("fold,first,second,same\n0,a,b,1")
+    where = ["--faces", str(tmp_path), "--pairs", str(tmp_path / "pairs.csv")]
+    with pytest.raises(KeyboardInterrupt):
+        main([str(tmp_path / "run"), str(tmp_path / "faces.npz"), *where, *(["--truth"] if is_control else [])])
+    assert torch.equal(first[0], learned.net.ip.weight) is not is_control

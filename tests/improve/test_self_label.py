@@ -28,11 +28,13 @@ from selfsort.improve.self_label import (
     calibrated_sharpness,
     label_loss,
     learning_rate,
+    mean_colour,
     select,
     sharpness_for,
     strong_policy,
     train,
 )
+from selfsort.methods.recipes import recipes_of
 from selfsort.methods.registry import METHODS
 from selfsort.metrics.external import accuracy
 from selfsort.runs.export.table import export_run
@@ -176,6 +178,13 @@ class TestEquations:
         assert (colour[2], gray[1]) == (CutOut(size=16), CutOut(size=8))
         assert strong_policy((16, 16, 1), replace(QUICK, cutout=0, flip=True))[0] == Flip()
 
+    def test_the_square_of_scan_has_the_mean_colour(self) -> None:
+        images, _ = blots(20)
+        config = replace(QUICK, cutout_fill="mean")
+        last = strong_policy((32, 32, 1), config, mean_colour(images))[-1]
+        assert isinstance(last, CutOut)
+        assert last.fill == pytest.approx((float(images.pixels.mean()) / 255,))
+
     def test_a_new_network_says_what_the_old_one_said(self) -> None:
         x = torch.rand(5, 1, 8, 8)
         torch.testing.assert_close(Refined(Blots())(x)[0], Blots()(x)[0])
@@ -269,6 +278,15 @@ class TestTraining:
             maps = net.get_submodule("encoder.stem")(net.get_submodule("normalise")(x))
         # Means over three batches of twelve are the mean over all 36.
         np.testing.assert_allclose(last.state().arrays[name], maps.mean(dim=(0, 2, 3)).numpy(), atol=1e-5)
+
+    def test_as_published_nothing_is_sharpened_refreshed_or_given_back(self) -> None:
+        paper = next(recipe for recipe in recipes_of("self-label") if recipe.name == "paper")
+        config = SelfLabelConfig.from_json({**QUICK.to_json(), **paper.settings, "threshold": 0.9})
+        images, _ = blots()
+        taken = list(snapshots(images, config, sharpness=0.2))
+        assert [snapshot.event["sharpness"] for snapshot in taken] == [1.0] * config.epochs
+        assert taken[-1].step == config.epochs
+        assert not any(snapshot.warnings for snapshot in taken)
 
     def test_resume_from_every_snapshot(self) -> None:
         images, _ = blots()

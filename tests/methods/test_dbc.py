@@ -390,6 +390,11 @@ class TestHistory:
         assert extras["activations.deconv1"].shape == (3, 1, 16, 16)
         assert extras["activation_rows"].shape == (3,)
 
+    def test_pictures_may_be_chosen(self, pictures: Images) -> None:
+        extras = result_of(pictures, replace(QUICK, shown=(7, 2, 10_000))).extras
+        assert extras["activation_rows"].tolist() == [7, 2]
+        assert extras["activations.conv1"].shape == (2, 20, 16, 16)
+
     def test_empty_clusters_are_said(self) -> None:
         assert dbc._empty_warning(0) == ()
         assert dbc._empty_warning(2) == ("2 empty clusters: their sizes in the target were raised to 1e-08.",)

@@ -171,6 +171,12 @@ class TestRelations:
         assert is_guarded
         assert torch.equal(relations(kept), torch.eye(60))
 
+    def test_without_a_share_there_is_no_guard(self) -> None:
+        c = torch.zeros(10, dtype=torch.int64)
+        found, is_guarded = trusted_clusters(c, 3, 0.0)
+        assert not is_guarded
+        assert torch.equal(found, c)
+
     def test_the_guard_is_not_fired_by_the_smallest_allowed(self) -> None:
         assert not trusted_clusters(torch.tensor([0, 1] * 29 + [2, 2]), 3, 0.1)[1]
 

@@ -32,6 +32,7 @@ from selfsort.methods.jule import (
     merge,
     merge_safely,
     mine_triplets,
+    nearest_triplets,
     plan_periods,
     restore,
     train,
@@ -235,6 +236,69 @@ class TestOutliers:
         assert merge_safely(view, np.arange(188), 180, self.CONFIG).n_clusters == 180
 
 
+class TestNearestNegatives:
+    @given(st.lists(st.integers(0, 4), min_size=3, max_size=20), st.integers(1, 6), st.integers(0, 9))
+    @settings(derandomize=True, deadline=None, max_examples=60)
+    def test_equals_the_definition(self, labels: list[int], n_nearest: int, seed: int) -> None:
+        features = torch.randn(len(labels), 3, generator=generator(seed), dtype=torch.float64)
+        found = nearest_triplets(features, torch.tensor(labels), n_nearest, generator(seed))
+        sizes = [labels.count(label) for label in labels]
+        if max(sizes) in (1, len(labels)):
+            assert found is None
+            return
+        assert found is not None
+        assert found.anchor.tolist() == [i for i, size in enumerate(sizes) if size > 1]
+        for i, j, negatives in zip(*(part.tolist() for part in found), strict=True):
+            assert i != j
+            assert labels[i] == labels[j]
+            far = sorted(
+                (float((features[i] - features[m]).norm()), m) for m in range(len(labels)) if labels[m] != labels[i]
+            )
+            assert negatives == [m for _, m in far[: min(n_nearest, len(labels) - max(sizes))]]
+
+    def test_positives_are_drawn_from_the_cluster(self) -> None:
+        features, labels = torch.eye(6), torch.tensor([0, 0, 0, 0, 1, 1])
+        source, seen = generator(), set()
+        for _ in range(60):
+            found = nearest_triplets(features, labels, 2, source)
+            assert found is not None
+            seen.add(int(found.positive[0]))
+        assert seen == {1, 2, 3}
+
+
+class TestPaperOrder:
+    PAPER = replace(QUICK, order="merge-first", restart_lr=True, negatives="nearest", absorb=False, standardise=False)
+
+    def test_every_merge_is_followed_by_training_the_last_one_too(self, pictures: Images) -> None:
+        phases = [str(s.event["phase"]) for s in snapshots(pictures, self.PAPER)]
+        n_periods = phases.count("merge")
+        assert phases == ["start", *(["merge"] + ["train"] * 2) * n_periods, "recluster"]
+
+    def test_the_first_merges_are_by_pixels(self, pictures: Images) -> None:
+        taken = list(snapshots(pictures, self.PAPER))
+        view = view_of(pixel_features(pictures), self.PAPER, CPU)
+        expected = merge(view, taken[0].labels, int(taken[1].labels.max()) + 1, self.PAPER).labels
+        np.testing.assert_array_equal(taken[1].labels, expected)
+
+    def test_the_last_merge_gives_sf(self, pictures: Images) -> None:
+        taken = list(snapshots(pictures, self.PAPER))
+        last = next(s for s in reversed(taken) if s.event["phase"] == "merge")
+        assert taken[-1].result is not None
+        np.testing.assert_array_equal(taken[-1].result.extras["labels_sf"], last.labels)
+
+    def test_the_rate_begins_anew(self, pictures: Images, monkeypatch: pytest.MonkeyPatch) -> None:
+        steps: list[int] = []
+
+        def watch(step: int, config: JULEConfig) -> float:
+            steps.append(step)
+            return learning_rate(step, config)
+
+        monkeypatch.setattr(jule, "learning_rate", watch)
+        taken = list(snapshots(pictures, replace(self.PAPER, order="train-first")))
+        n_periods = sum(s.event["phase"] == "merge" for s in taken) + 1
+        assert steps.count(0) == n_periods > 1
+
+
 class TestTraining:
     @pytest.mark.parametrize("seed", [0, 1])
     def test_sorts_separable_pictures(self, seed: int) -> None:
@@ -291,6 +355,8 @@ class TestTraining:
             {"lambda_": 0.0, "gamma": 2.0, "absorb": False},
             {"embedding_dim": 2},
             {"arch": "usps"},
+            {"negatives": "nearest", "gamma": 2.0},
+            {"order": "merge-first"},
         ],
         ids=str,
     )
@@ -316,7 +382,9 @@ class TestTraining:
 
 
 class TestResume:
-    @pytest.mark.parametrize("variant", [{}, {"embedding_dim": 2}, {"epochs": 1}], ids=str)
+    @pytest.mark.parametrize(
+        "variant", [{}, {"embedding_dim": 2}, {"epochs": 1}, {"order": "merge-first", "restart_lr": True}], ids=str
+    )
     def test_from_every_snapshot(self, pictures: Images, variant: dict[str, Any]) -> None:
         config = replace(QUICK, **variant)
         if config.epochs == 1:  # two blocks and colours: weights whose memory layout is not that of the file
@@ -490,6 +558,7 @@ class TestDocs:
             "merge",
             "plan_periods",
             "mine_triplets",
+            "nearest_triplets",
             "triplet_loss",
             "learning_rate",
         ):

@@ -66,5 +66,46 @@ def test_shipped_recipes_make_valid_settings_and_name_their_source() -> None:
         assert not around or getattr(kind, "improvable", None) is not None
         assert recipe.source != Recipe("x", "y").source
         assert recipe.name not in ("auto", "default")
+    for method in ("jule", "dbc", "dac", "gatcluster", "secu", "self-label"):
+        assert any(recipe.name == "paper" for recipe in recipes_of(method)), method
     names = [(recipe.method, recipe.name) for recipe in RECIPES]
     assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize(
+    ("method", "expected"),
+    [
+        (
+            "jule",
+            {
+                "gamma": 2.0,
+                "K_c": 5,
+                "negatives": "nearest",
+                "restart_lr": True,
+                "order": "merge-first",
+                "absorb": False,
+                "standardise": False,
+                "augment": 0.0,
+                "neighbours": "plain",
+            },
+        ),
+        ("gatcluster", {"kmeans_on": "l", "modules": "paper", "repeats": 1, "a0": 0.05, "m2": 32, "min_share": 0.0}),
+        ("dac", {"arch": "paper", "batch_size": 32, "lr": 0.001, "aux_weight": 0.0, "entropy_weight": 0.0}),
+        ("dbc", {"stop": 0.0, "rec_weight": 0.0, "alpha": 2.0, "restore": False}),
+        ("secu", {"arch": "resnet18", "tau": 0.2, "centred": False, "gamma": 0.9}),
+        ("self-label", {"threshold": 0.9, "sharpen": False, "min_agreement": 0.0, "cutout_fill": "mean", "cutout": 16}),
+    ],
+)
+def test_shipped_recipe_paper_is_the_printed_text(method: str, expected: dict[str, object]) -> None:
+    choice = choose_recipe(method, "paper", (32, 32, 3), has_accelerator=False)
+    own, around, _ = split(choice.recipe.settings)
+    assert not around
+    found = find_kind(method).config.from_json({"n_clusters": 10, **own})
+    assert {name: getattr(found, name) for name in expected} == expected
+
+
+def test_shipped_recipes_of_papers_are_only_taken_when_asked_for() -> None:
+    for method in ("jule", "dbc", "dac", "gatcluster", "secu"):
+        for has_accelerator in (False, True):
+            taken = choose_recipe(method, "auto", (28, 28, 1), has_accelerator).recipe.name
+            assert taken not in ("paper", "code")

@@ -128,6 +128,34 @@ class TestRepresentationLoss:
         expected = oracle.representation_loss(x1.numpy(), x2.numpy(), w.numpy(), y.numpy(), lam, tau)
         assert representation_loss((x1, x2), w, y, lam, tau).item() == pytest.approx(expected)
 
+    def test_the_projector_teaches_the_predictor(self) -> None:
+        made, by = [unit_rows(5, 4, seed) for seed in (0, 1)], [unit_rows(5, 4, seed) for seed in (3, 4)]
+        w, y = unit_rows(3, 4, 2).T, torch.tensor([0, 2, 1, 1, 0])
+        hard = torch.eye(3).double()[y]
+        expected = sum(
+            -0.5
+            * ((0.2 * hard + 0.8 * torch.softmax(by[1 - i] @ w / 0.1, 1)) * torch.log_softmax(made[i] @ w / 0.1, 1))
+            .sum(dim=1)
+            .mean()
+            for i in range(2)
+        )
+        assert representation_loss(made, w, y, 0.1, 0.2, teachers=by).item() == pytest.approx(float(expected))
+
+    def test_training_with_a_predictor_takes_the_projectors_target(
+        self, pictures: Images, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        calls: list[tuple[Any, Any]] = []
+
+        def watch(views: Any, *rest: Any, teachers: Any = None) -> Tensor:
+            calls.append((views, teachers))
+            return representation_loss(views, *rest, teachers=teachers)
+
+        monkeypatch.setattr(secu, "representation_loss", watch)
+        next(iter(snapshots(pictures, replace(QUICK, with_predictor=True, n_heads=1))))
+        projector, predictor = calls[:2]
+        assert projector[1] is None
+        assert predictor[1] is projector[0]
+
     def test_targets_and_centres_stand_still(self) -> None:
         x1, x2, w = unit_rows(5, 4).requires_grad_(), unit_rows(5, 4, 1), unit_rows(3, 4, 2).T.clone().requires_grad_()
         y = torch.tensor([0, 2, 1, 1, 0])
@@ -190,6 +218,8 @@ class TestSchedule:
         assert {centre_rate(t, config) for t in (0.0, 3.3, 10.0)} == {1.2}
         falling = replace(config, centre_schedule="cosine")
         assert [centre_rate(t, falling) for t in (0.0, 5.0, 10.0)] == pytest.approx([1.2, 0.6, 0.0])
+        rising = replace(config, centre_schedule="rising")
+        assert [centre_rate(t, rising) for t in (0.0, 5.0, 10.0)] == pytest.approx([0.0, 0.6, 1.2])
 
 
 class TestViews:
@@ -226,10 +256,24 @@ class TestNetwork:
         outputs = net(torch.rand(4, 1, 16, 16))
         assert [tuple(x.shape) for x in outputs] == [(4, 32)] * 2
 
-    def test_lars_leaves_the_centres_out_of_its_scaling(self) -> None:
-        optimizer = secu._optimizer(SeCuNet((16, 16, 1), QUICK), replace(QUICK, optimizer="lars"))
+    def test_the_predictor_sees_the_projection_before_it_is_made_unit(self) -> None:
+        net = SeCuNet((16, 16, 1), replace(QUICK, with_predictor=True)).eval()
+        assert net.predict is not None
+        x = torch.rand(4, 1, 16, 16)
+        before = net.project(net.encoder(net.normalise(x)))
+        torch.testing.assert_close(net(x)[1], torch.nn.functional.normalize(net.predict(before)))
+
+    def test_lars_scales_the_centres_too(self) -> None:
+        net = SeCuNet((16, 16, 1), QUICK)
+        optimizer = secu._optimizer(net, replace(QUICK, optimizer="lars", momentum=0.0, weight_decay=0.0))
         assert isinstance(optimizer, LARS)
-        assert [group["is_adapted"] for group in optimizer.param_groups] == [True, False]
+        optimizer.param_groups[1]["lr"] = 4.2
+        before = net.centres[0].detach().clone()
+        net.centres[0].grad = torch.full_like(net.centres[0], 1000.0)
+        optimizer.step()
+        # However steep the slope, the step is lr times a thousandth of the weights.
+        moved = float((net.centres[0].detach() - before).norm())
+        assert moved == pytest.approx(4.2 * 0.001 * float(before.norm()), rel=1e-4)
 
 
 class TestTraining:
@@ -284,6 +328,7 @@ class TestTraining:
             {"centre_update": "running_mean"},
             {"centre_update": "cross_entropy"},
             {"centre_schedule": "cosine"},
+            {"centre_schedule": "rising", "constraint": "entropy"},
             {"with_predictor": True, "optimizer": "lars"},
             {"flip": True, "rotate": 10.0, "solarise": 0.0},
         ],

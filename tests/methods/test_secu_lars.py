@@ -46,14 +46,6 @@ def test_momentum_adds_up() -> None:
     torch.testing.assert_close(moved(weight, gradient, steps=2, momentum=0.9), weight - 0.5 * (1 + 1.9))
 
 
-def test_a_group_can_be_left_out_of_the_scaling() -> None:
-    parameter = nn.Parameter(torch.tensor([[3.0, 4.0]]))
-    optimizer = LARS([{"params": [parameter], "is_adapted": False}], lr=0.5, momentum=0.0)
-    parameter.grad = torch.tensor([[1.0, 0.0]])
-    optimizer.step()
-    torch.testing.assert_close(parameter.detach(), torch.tensor([[2.5, 4.0]]))
-
-
 def test_zero_weights_and_missing_gradients_are_harmless() -> None:
     zero, unused = nn.Parameter(torch.zeros(1, 2)), nn.Parameter(torch.ones(1, 2))
     optimizer = LARS([zero, unused], lr=0.5)

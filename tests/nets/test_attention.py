@@ -9,7 +9,17 @@ from tests.oracles import gatcluster as oracle
 from torch import Tensor, nn
 
 from selfsort.errors import InvalidInput
-from selfsort.nets.attention import ARCHITECTURES, Arch, Attention, GATNet, Plan, Prepare, gaussian_map, plan_network
+from selfsort.nets.attention import (
+    ARCHITECTURES,
+    Arch,
+    Attention,
+    GATNet,
+    Plan,
+    Prepare,
+    PrintedHead,
+    gaussian_map,
+    plan_network,
+)
 
 PLAIN = Prepare(True, (0.0,), (1.0,))
 
@@ -157,6 +167,22 @@ class TestNetwork:
         torch.testing.assert_close(module(image, label), module.head(seen))
         assert module.parameters_of(image).shape == (2, 3)
         assert ((module.parameters_of(image) > 0) & (module.parameters_of(image) < 1)).all()
+
+    def test_modules_as_the_tables_of_the_paper_print_them(self) -> None:
+        net = network(plan_network(32, 32), 32, modules="paper").eval()
+        assert net.attention is not None
+        assert (net.label_conv.conv.out_channels, net.label_conv.has_relu) == (64, True)
+        for head in (net.label_head, net.attention.head):
+            assert isinstance(head, PrintedHead)
+            layers = [layer for layer in head.layers if isinstance(layer, nn.Linear)]
+            assert [(layer.in_features, layer.out_features) for layer in layers] == [(64, 10), (10, 10), (10, 10)]
+        assert isinstance(net.attention.conv, nn.Identity)
+        x = torch.rand(3, 1, 32, 32)
+        clusters = net.to_clusters(net.image(net.prepare(x)))
+        placed = net.attention.place(clusters.flatten(1))
+        torch.testing.assert_close(net.attention.parameters_of(clusters), torch.relu(placed))
+        seen = net.label_conv(clusters) * net.attention.attention_map(clusters)[:, None]
+        torch.testing.assert_close(net(x)[1], net.attention.head(seen.mean(dim=(2, 3))))
 
     def test_soft_attention_is_any_map(self) -> None:
         module = Attention(3, (4, 5), kind="soft").eval()

@@ -8,6 +8,7 @@ from torch import nn
 
 from selfsort.errors import InvalidInput
 from selfsort.learning.seeds import seeded_init
+from selfsort.methods.recipes import recipes_of
 from selfsort.nets.labelnet import Arch, Block, LabelNet, Plan, plan_network, restrain
 
 
@@ -29,9 +30,9 @@ class TestPlans:
         ("side", "arch", "channels", "expected"),
         [
             (28, "code", [64, 128], [11, 2]),
-            (32, "code", [64, 128], [13, 3]),
-            (96, "code", [64, 128, 256], [45, 19, 6]),
             (32, "code-cifar", [64, 128], [14, 5]),
+            (32, "code-cifar2", [64, 128], [13, 3]),
+            (96, "code-stl", [64, 128, 256], [45, 19, 6]),
             (96, "code-dog", [64, 128], [22, 4]),
             (28, "paper", [64, 128], [11, 3]),
             (96, "paper", [64, 128], [21, 3]),
@@ -45,7 +46,7 @@ class TestPlans:
         assert [block.channels for block in plan.blocks] == channels
         assert sides(plan, side) == expected
 
-    @pytest.mark.parametrize("arch", ["code", "code-cifar", "code-dog", "paper"])
+    @pytest.mark.parametrize("arch", ["code", "code-cifar", "code-cifar2", "code-dog", "paper"])
     @pytest.mark.parametrize("side", [16, 28, 40, 64])
     def test_the_shape_computed_is_the_shape_that_comes_out(self, arch: Arch, side: int) -> None:
         plan = plan_network(side, side + 3, arch, channels=2)
@@ -94,10 +95,46 @@ class TestNetwork:
     def test_families_end_as_published(self) -> None:
         assert len(network(plan_network(32, 32, "paper", 2)).head) == 0
         assert isinstance(network(plan_network(32, 32, "code", 2)).head[-1], nn.ReLU)
-        assert isinstance(network(plan_network(32, 32, "code-cifar", 2)).head[-1], nn.Identity)
+        assert isinstance(network(plan_network(96, 96, "code-stl", 2)).head[-1], nn.ReLU)
+        assert isinstance(network(plan_network(96, 96, "code-dog", 2)).head[-1], nn.ReLU)
+        archs: tuple[Arch, ...] = ("code-cifar", "code-cifar2")
+        for arch in archs:
+            assert isinstance(network(plan_network(32, 32, arch, 2)).head[-1], nn.Identity)
+
+    @pytest.mark.parametrize(
+        ("arch", "side", "n_norms"),
+        # One for each convolution and each of the two layers of the head; the script for MNIST has three more.
+        [
+            ("code", 28, 12),
+            ("code-cifar", 32, 7),
+            ("code-cifar2", 32, 9),
+            ("code-stl", 96, 12),
+            ("code-dog", 96, 7),
+            ("paper", 32, 8),
+        ],
+    )
+    def test_as_many_normalisations_as_the_scripts_have(self, arch: Arch, side: int, n_norms: int) -> None:
+        net = network(plan_network(side, side, arch, 2), 3)
+        norms = [module for module in net.modules() if isinstance(module, nn.BatchNorm1d | nn.BatchNorm2d)]
+        assert len(norms) == n_norms
+
+    @pytest.mark.parametrize(
+        ("recipe", "arch"),
+        [
+            ("cifar10", "code-cifar2"),
+            ("cifar10-star", "code-cifar"),
+            ("cifar100-20", "code-cifar"),
+            ("stl10", "code-stl"),
+            ("imagenet10", "code-stl"),
+            ("imagenet-dog", "code-dog"),
+        ],
+    )
+    def test_recipes_take_the_network_of_their_script(self, recipe: str, arch: Arch) -> None:
+        found = next(one for one in recipes_of("dac") if one.name == recipe)
+        assert found.settings["arch"] == arch
 
     def test_pooling_before_the_relu_changes_nothing(self) -> None:
-        block = Block(3, n_convs=1)
+        block = Block(3, n_convs=1, is_renormed=True)
         net = network(Plan((block,)), 1).eval()
         conv, norm, pool, relu, last = net.body
         x = torch.rand(2, 1, 9, 9)

@@ -240,15 +240,16 @@ class CutOut(Primitive):
     """Overwrite one square, its side drawn from 1..`size` pixels, its centre anywhere; the border may cut it."""
 
     size: int
-    fill: float = 0.0
-    """Value of the square, between 0 (black) and 1."""
+    fill: float | tuple[float, ...] = 0.0
+    """Value of the square, between 0 (black) and 1; or one value per channel."""
 
     is_exact: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.require("size", self.size >= 1, "be at least 1")
-        self.require("fill", 0 <= self.fill <= 1, "be between 0 and 1")
+        values = self.fill if isinstance(self.fill, tuple) else (self.fill,)
+        self.require("fill", all(0 <= value <= 1 for value in values), "be between 0 and 1")
 
     def change(self, x_BCHW: Tensor, generator: torch.Generator) -> Tensor:
         """Overwrite a square in every sample."""
@@ -260,5 +261,8 @@ class CutOut(Primitive):
             pixel_L = torch.arange(length, device=x_BCHW.device)
             is_hit.append((pixel_L >= first_B1) & (pixel_L < first_B1 + side_B1))
         square_B1HW = (is_hit[0].unsqueeze(2) & is_hit[1].unsqueeze(1)).unsqueeze(1)
-        level = round(self.fill * 255) if x_BCHW.dtype == torch.uint8 else self.fill
-        return x_BCHW.masked_fill(square_B1HW, level)
+        values = self.fill if isinstance(self.fill, tuple) else (self.fill,)
+        level_C11 = torch.tensor(values, device=x_BCHW.device)[:, None, None]
+        if x_BCHW.dtype == torch.uint8:
+            level_C11 = (level_C11 * 255).round()
+        return torch.where(square_B1HW, level_C11.to(x_BCHW.dtype), x_BCHW)

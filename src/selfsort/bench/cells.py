@@ -33,6 +33,7 @@ from selfsort.types import Encoder, Images, Json
 if TYPE_CHECKING:
     from selfsort.data import Dataset
     from selfsort.runs.settings import Settled
+    from selfsort.types import Clustering
 
 resource: ModuleType | None
 try:
@@ -40,7 +41,10 @@ try:
 except ImportError:  # Windows
     resource = None
 
-PROTOCOLS = {"same-images": "fitted and scored on the same images, the true number of clusters given"}
+PROTOCOLS = {
+    "same-images": "fitted and scored on the same images, the true number of clusters given",
+    "held-out": "fitted on the training images and scored on the test images, the true number of clusters given",
+}
 
 ONE_THREAD = {
     **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1"),
@@ -65,7 +69,9 @@ class Cell:
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Those that differ from what the method's recipe says."""
     encoder: str = NO_ENCODER
+    """Also METHOD@DATASET or METHOD@DATASET:LAYER: what that method has learned from that data set, with this seed."""
     protocol: str = "same-images"
+    recipe: str = "auto"
 
     @property
     def name(self) -> str:
@@ -74,7 +80,7 @@ class Cell:
         >>> Cell(dataset="usps", method="ac-gdl", seed=0, settings={"absorb": False, "K_s": 5}).name
         'usps ac-gdl (absorb=no, K_s=5) seed 0'
         """
-        return f"{self.dataset} {label(self.method, self.settings, self.encoder)} seed {self.seed}"
+        return f"{self.dataset} {label(self.method, self.settings, self.encoder, self.recipe)} seed {self.seed}"
 
     @property
     def side(self) -> int | None:
@@ -110,15 +116,26 @@ class Cell:
             shape=known.shape_for(self.side),
             device=torch.device("cpu"),
             on_encoder=self.encoder != NO_ENCODER,
+            recipe=self.recipe,
         )
+
+    @property
+    def base(self) -> Cell | None:
+        """The cell whose network is this one's encoder, if it is one."""
+        found = re.fullmatch(r"([a-z-]+)@([a-z0-9-]+)(:[a-z0-9-]+)?", self.encoder)
+        if found is None or found[2] not in DATASETS:
+            return None
+        return Cell(dataset=found[2], method=found[1], seed=self.seed)
 
     def content(self) -> Json:
         """Return what makes two measurements the same, apart from the pixels.
 
         Settings count as they end up: saying a default aloud makes no other cell.
         """
-        known = DATASETS[self.dataset]
+        known, base = DATASETS[self.dataset], self.base
+        learned = {} if base is None else {"encoder_settings_digest": digest(base.full_settings())}
         return {
+            **learned,
             "dataset": self.dataset,
             "split": known.split,
             "size": known.size,
@@ -130,13 +147,14 @@ class Cell:
         }
 
 
-def label(method: str, settings: Mapping[str, Any], encoder: str = NO_ENCODER) -> str:
-    """Name a method with the settings that were changed and with the encoder before it.
+def label(method: str, settings: Mapping[str, Any], encoder: str = NO_ENCODER, recipe: str = "auto") -> str:
+    """Name a method with its recipe, the settings that were changed and the encoder before it.
 
     >>> label("kmeans", {}), label("kmeans", {"centre": True}, "efficientnet-lite0")
     ('kmeans', 'kmeans (centre=yes) with efficientnet-lite0')
     """
-    said = ", ".join(f"{key}={written(value)}" for key, value in settings.items())
+    words = [] if recipe == "auto" else [f"recipe {recipe}"]
+    said = ", ".join([*words, *(f"{key}={written(value)}" for key, value in settings.items())])
     named = f"{method} ({said})" if said else method
     return named if encoder == NO_ENCODER else f"{named} with {encoder}"
 
@@ -208,10 +226,11 @@ def fit_and_score(cell: Cell, cpu_limit: int | None = None) -> Json:
             source=lambda side, fit: dataset,
             clusters=DATASETS[cell.dataset].n_classes,
             method=cell.method,
+            recipe=cell.recipe,
             settings=cell.settings,
             seed=cell.seed,
-            encoder=cell.encoder,
-            device="cpu",
+            encoder=learned_encoder(cell, cpu_limit),
+            device="cpu" if cell.recipe == "auto" else "auto",  # the settings are those for a CPU
         )
     )
     encoding: Json = {}
@@ -226,11 +245,12 @@ def fit_and_score(cell: Cell, cpu_limit: int | None = None) -> Json:
         if cpu_limit is not None:
             _limit(began + cpu_limit)
         outcome = launched.fit.run()
+        metrics = outcome.metrics if cell.protocol == "same-images" else _held_out_scores(cell, outcome.clustering)
     except SelfsortError as error:
         return {"refused": str(error)}
     return {
         **encoding,
-        "scores": {name: round(value, 5) for name, value in (outcome.metrics or {}).items()},
+        "scores": {name: round(value, 5) for name, value in (metrics or {}).items()},
         "clusters_asked": launched.fit.config.n_clusters,
         "clusters_found": len(set(outcome.clustering.labels.tolist())),
         "seconds": round(outcome.seconds, 2),
@@ -238,6 +258,61 @@ def fit_and_score(cell: Cell, cpu_limit: int | None = None) -> Json:
         "peak_memory_mb": peak_memory_mb(),
         "threads": torch.get_num_threads(),
     }
+
+
+def learned_encoder(cell: Cell, cpu_limit: int | None = None) -> str:
+    """Return what --encoder takes; the network that a cell stands on is fitted first, and kept for other cells."""
+    base = cell.base
+    if base is None:
+        return cell.encoder
+    from selfsort.encoders.cache import cache_folder
+    from selfsort.errors import MissingData
+    from selfsort.runs.folder import RunFolder
+    from selfsort.runs.launch import Request, fill, launch
+    from selfsort.runs.loop import write_outcome
+
+    kept = cache_folder()
+    if kept is None:
+        raise MissingData("there is no folder for what was learned. Expected the cache. Set SELFSORT_CACHE.")
+    images = base.read()
+    run = kept / "bench" / key_of(base.content(), images.fingerprint)[:16]
+    if not run.exists():
+        if cpu_limit is not None and resource is not None:  # a soft limit, which the cell itself moves further
+            resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(time.process_time() + cpu_limit), -1))
+        launched = launch(
+            Request(
+                source=lambda side, fit: images,
+                clusters=DATASETS[base.dataset].n_classes,
+                method=base.method,
+                seed=base.seed,
+                device="cpu",
+            )
+        )
+        outcome = launched.fit.run()
+        run.parent.mkdir(parents=True, exist_ok=True)
+        with RunFolder.creating(run, launched.described) as folder:
+            fill(folder, images, launched.embedded, launched.encoder)
+            write_outcome(folder, outcome, images.images, images.names)
+    RunFolder.open(run).require_finished()
+    layer = cell.encoder.partition(":")[2]
+    return f"{run}:{layer}" if layer else str(run)
+
+
+def _held_out_scores(cell: Cell, clustering: Clustering) -> dict[str, float]:
+    """Score the labels that the model gives to images that it has not learned from."""
+    import torch
+
+    from selfsort.methods.registry import find_method
+    from selfsort.metrics.external import scores
+
+    name = DATASETS[cell.dataset].held_out
+    assert name is not None, "the protocol needs a second data set"
+    unseen = read(name, cell.side)
+    assert unseen.labels is not None
+    model = find_method(cell.method).restore(
+        cell._settled().config, clustering.model, device=torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    )
+    return scores(model.apply(unseen.images).labels, unseen.labels)
 
 
 def encode_milliseconds(encoder: Encoder, images: Images) -> float:

@@ -35,6 +35,12 @@ class DataSet:
     """The rows of the file that are meant, as NAME=VALUE."""
     size: int | None = None
     """Pixels of the shorter side; None: as stored."""
+    labels_word: str | None = None
+    """Other labels than the usual ones, by the word that --labels knows."""
+    from_folders: bool = False
+    """Whether the classes are the folders that pictures lie in."""
+    held_out: str | None = None
+    """The data set that a run on this one is scored on, if they are two."""
 
     @property
     def split(self) -> str:
@@ -43,9 +49,14 @@ class DataSet:
 
     def shape_for(self, side: int | None) -> tuple[int, int, int]:
         """Height, width and channels, where an encoder wants pictures of different sizes to be decoded to `side`."""
-        is_folder = self.labels is not None
+        is_folder = self.labels is not None or self.from_folders
         return (side, side, self.shape[2]) if is_folder and side is not None else self.shape
 
+
+_CIFAR = "the binary version of {} from www.cs.toronto.edu/~kriz/cifar.html, unpacked"
+_STL = "the binary files of STL-10 from cs.stanford.edu/~acoates/stl10, unpacked"
+_IMAGENET = "the folder train of ILSVRC 2012 from image-net.org, a folder for each class"
+_JULE_FILES = "{} as released with the code of JULE (github.com/jwyang/JULE.torch, data4torch.h5; extra hdf5)"
 
 _MNIST = "the MNIST database of LeCun, Cortes and Burges, split 0 for training and 1 for test"
 
@@ -127,6 +138,74 @@ DATASETS: dict[str, DataSet] = {
         n_classes=7,
         source="photographs of three scenes and three kinds of clothes, and screens, as a person's folder has them",
     ),
+    "frgc": DataSet(
+        title="FRGC-v2",
+        file="frgc.h5",
+        n_images=2462,
+        shape=(32, 32, 3),
+        n_classes=20,
+        source=_JULE_FILES.format("FRGC-v2.0, 20 persons"),
+    ),
+    "ytf": DataSet(
+        title="YouTube Faces",
+        file="ytf.h5",
+        n_images=10_000,
+        shape=(55, 55, 3),
+        n_classes=41,
+        source=_JULE_FILES.format("YouTube Faces, the first 41 names"),
+    ),
+    **{
+        f"{name}{suffix}": DataSet(
+            title=f"{title}{said}",
+            file=file,
+            n_images=n_images,
+            shape=(32, 32, 3),
+            n_classes=n_classes,
+            source=_CIFAR.format(title),
+            where=where,
+            labels_word=word,
+            held_out=f"{name}-held-out" if suffix == "-train" else None,
+        )
+        for name, title, file, n_classes, word in (
+            ("cifar10", "CIFAR-10", "cifar-10-batches-bin", 10, None),
+            ("cifar100-20", "CIFAR-100, 20 superclasses", "cifar-100-binary", 20, "coarse"),
+        )
+        for suffix, said, where, n_images in (
+            ("", "", None, 60_000),
+            ("-train", ", training images", "split=0", 50_000),
+            ("-held-out", ", test images", "split=1", 10_000),
+        )
+    },
+    "stl10": DataSet(
+        title="STL-10",
+        file="stl10_binary",
+        n_images=13_000,
+        shape=(96, 96, 3),
+        n_classes=10,
+        source=_STL,
+        where="split!=2",
+    ),
+    **{
+        name: DataSet(
+            title=title,
+            file="ILSVRC2012/train",
+            n_images=n_images,
+            shape=(side, side, 3),
+            n_classes=n_classes,
+            source=_IMAGENET,
+            where=where,
+            size=side,
+            from_folders=True,
+        )
+        for name, title, side, n_images, n_classes, where in (
+            ("imagenet10", "ImageNet-10", 96, 13_000, 10, "class=imagenet-10"),
+            ("imagenet10-128", "ImageNet-10 at 128", 128, 13_000, 10, "class=imagenet-10"),
+            ("imagenet10-160", "ImageNet-10 at 160", 160, 13_000, 10, "class=imagenet-10"),
+            ("imagenet10-192", "ImageNet-10 at 192", 192, 13_000, 10, "class=imagenet-10"),
+            ("imagenet-dog", "ImageNet-Dog", 96, 19_500, 15, "class=imagenet-dog"),
+            ("imagenet-dog-128", "ImageNet-Dog at 128", 128, 19_500, 15, "class=imagenet-dog"),
+        )
+    },
 }
 
 
@@ -175,10 +254,16 @@ def missing(names: Sequence[str]) -> MissingData:
 def read(name: str, side: int | None = None) -> Dataset:
     """Read a data set as it is measured; `side` is what an encoder wants pictures of different sizes to have."""
     known, path = DATASETS[name], find(name)
-    labels = None if known.labels is None else path.with_name(known.labels)
-    shape = known.shape_for(side)
+    labels: Path | str | None = known.labels_word if known.labels is None else path.with_name(known.labels)
+    shape, is_folder = known.shape_for(side), known.labels is not None or known.from_folders
     dataset = read_source(
-        path, where=known.where, size=known.size, side=None if labels is None else side, labels=labels
+        path,
+        where=known.where,
+        size=side if known.from_folders and side else known.size,
+        fit="stretch" if known.from_folders else "crop",  # "resized", not cropped
+        side=side if is_folder else None,
+        labels=labels,
+        labels_from_folders=known.from_folders,
     )
     if dataset.labels is None:
         raise InvalidInput(f"{path} has no labels. Expected them as the array `labels`. Add it to the file.")

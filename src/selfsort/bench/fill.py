@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from selfsort.bench.cells import Cell, key_of, measure
+from selfsort.bench.cells import Cell, key_of, label, measure
 from selfsort.bench.datasets import find, missing
 from selfsort.bench.records import append_record
 from selfsort.bench.tables import Table
@@ -24,6 +24,8 @@ class Filled:
     left: list[Cell] = field(default_factory=list)
     missing: MissingData | None = None
     """Set if data sets are not on this machine; their cells are among those left."""
+    slow: list[Cell] = field(default_factory=list)
+    """Cells that need an accelerator, which is not there; they are among those left too."""
 
 
 def fill(
@@ -58,7 +60,13 @@ def fill(
     if absent := sorted({cell.dataset for cell in cells if not present[cell.dataset]}):
         filled.missing = missing(absent)
     fingerprints: dict[tuple[str, int | None], str] = {}
+    fast = {row.name for row in table.rows if row.needs_accelerator} if not _has_accelerator() else set()
     for cell in cells:
+        if present[cell.dataset] and fast and _row_name(cell) in fast and not _is_asked_for(only, cell):
+            if _record_of(cell, records) is None or again:
+                filled.slow.append(cell)
+                filled.left.append(cell)
+            continue
         if not present[cell.dataset]:
             if _record_of(cell, records) is None or again:
                 filled.left.append(cell)
@@ -84,6 +92,21 @@ def fill(
         filled.n_measured += 1
         say(f"{cell.name}: {_told(record)}")
     return filled
+
+
+def _has_accelerator() -> bool:
+    from selfsort.learning.device import choose_device
+
+    return choose_device("auto").type != "cpu"
+
+
+def _row_name(cell: Cell) -> str:
+    return label(cell.method, cell.settings, cell.encoder, cell.recipe)
+
+
+def _is_asked_for(only: str, cell: Cell) -> bool:
+    """Whether somebody wants just this cell, however long it takes here."""
+    return only == cell.name
 
 
 def expected_seconds(cell: Cell, records: Mapping[str, Json]) -> float:

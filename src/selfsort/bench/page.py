@@ -75,7 +75,9 @@ def markdown(table: Table, summaries: Sequence[Summary], measures: Sequence[Meas
         if any(summary.records for summary in of_row):
             cells = [" / ".join(cell(summary, measure) for measure in measures) for summary in of_row]
             told = _encoding(row.encoder, summaries) if has_encoders else []
-            lines.append("| " + " | ".join([label(row.method, row.settings), row.seen, *told, *cells]) + " |")
+            lines.append(
+                "| " + " | ".join([label(row.method, row.settings, recipe=row.recipe), row.seen, *told, *cells]) + " |"
+            )
     return lines
 
 
@@ -100,6 +102,9 @@ def cell(summary: Summary, measure: Measure) -> str:
     if measure == "memory":
         return f"{mean:.0f}"
     shown = _share(mean) + ("" if spread is None else f" ± {_share(spread)}")
+    best = summary.best(measure)
+    if summary.shows_best and best is not None and spread is not None:
+        shown = f"{_share(best)} / {_share(mean)} / {_share(spread)}"
     return shown + ("" if printed is None else f" ({_share(printed)})")
 
 

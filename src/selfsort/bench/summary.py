@@ -34,6 +34,7 @@ class Summary:
     refused: str | None = None
     """Why there is nothing to show, if the method refused."""
     features: str = "pixels"
+    shows_best: bool = False
 
     def values(self, measure: Measure) -> list[float]:
         """Return one number a seed."""
@@ -47,6 +48,11 @@ class Summary:
         values = self.values(measure)
         return statistics.fmean(values) if values else None
 
+    def best(self, measure: Measure) -> float | None:
+        """Return the best of the seeds, if there are several."""
+        values = self.values(measure)
+        return max(values) if len(values) > 1 else None
+
     def spread(self, measure: Measure) -> float | None:
         """Return the standard deviation over the seeds, if there are several."""
         values = self.values(measure)
@@ -54,7 +60,8 @@ class Summary:
 
     def published(self, measure: Measure) -> float | None:
         """Return what was printed; the first source is a method's main table."""
-        found = published(self.row.method, self.dataset, self.features) if self.row.is_published else ()
+        name, features = self.row.printed_as or self.row.method, self.row.features or self.features
+        found = published(name, self.dataset, features) if self.row.is_published else ()
         value: float | None = getattr(found[0], measure, None) if found else None
         return value
 
@@ -71,6 +78,7 @@ class Summary:
             **{
                 measure: {
                     "mean": self.mean(measure),
+                    **({"best": self.best(measure)} if measure in _SCORES else {}),
                     "spread": self.spread(measure),
                     "published": self.published(measure),
                 }
@@ -94,10 +102,11 @@ def summarise(table: Table, records: Mapping[str, Json]) -> list[Summary]:
             chosen = [seeds[seed] for seed in sorted(seeds) if row.is_random or seed == 0]
             scored = tuple(record for record in chosen if "scores" in record)
             refused = next((str(record["refused"]) for record in chosen if "refused" in record), None)
-            found.append(Summary(row, dataset, scored, None if scored else refused, table.features))
+            shown = None if scored else refused
+            found.append(Summary(row, dataset, scored, shown, table.features, table.shows_best))
     return found
 
 
 def _group(content: Mapping[str, object]) -> tuple[str, ...]:
-    names = ("dataset", "split", "size", "protocol", "method", "encoder", "settings_digest")
+    names = ("encoder_settings_digest", "dataset", "split", "size", "protocol", "method", "encoder", "settings_digest")
     return tuple(str(content.get(name)) for name in names)

@@ -10,6 +10,8 @@ from typing import Any
 from selfsort.bench.cells import NO_ENCODER, Cell, label
 from selfsort.errors import invalid
 
+LEARNERS = ("jule", "dbc", "fcae-kmeans", "dac", "gatcluster", "secu")
+
 
 @dataclass(frozen=True)
 class Row:
@@ -21,16 +23,26 @@ class Row:
     is_published: bool = False
     """True if these settings are meant to be those behind the published row."""
     encoder: str = NO_ENCODER
+    """METHOD@self: what that method learns from the same data set."""
+    recipe: str = "auto"
+    printed_as: str | None = None
+    """The name of the printed row, if it is not that of the method."""
+    needs_accelerator: bool = False
 
     @property
     def name(self) -> str:
         """How the row is called."""
-        return label(self.method, self.settings, self.encoder)
+        return label(self.method, self.settings, self.encoder, self.recipe)
 
     @property
     def seen(self) -> str:
         """How its images are seen: an encoder has learned from other images, most often with their labels."""
         return "from scratch" if self.encoder == NO_ENCODER else f"with {self.encoder}"
+
+    @property
+    def features(self) -> str | None:
+        """On what the printed numbers of a method that learns are: its own features; None: as the table says."""
+        return "own" if self.method in LEARNERS else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +56,9 @@ class Table:
     features: str = "pixels"
     """On what the published numbers are that stand beside."""
     n_seeds: int = 3
+    protocol: str = "same-images"
+    shows_best: bool = False
+    """Whether best, mean and standard deviation are shown, as the paper does."""
 
     def cells(self, seeds: Sequence[int] | None = None) -> list[Cell]:
         """List the cells, a first seed of everything before the second of anything."""
@@ -63,8 +78,10 @@ class Table:
             dataset=dataset,
             method=row.method,
             settings=row.settings,
-            encoder=row.encoder,
+            encoder=row.encoder.replace("@self", f"@{dataset}"),
             seed=seed if row.is_random else 0,
+            recipe=row.recipe,
+            protocol=self.protocol,
         )
 
 
@@ -140,9 +157,238 @@ _SEEN_DATASETS = (
     *("umist", "cmu-pie", "usps", "mnist-test"),
 )
 
+_PIXEL_ROWS = tuple(row for row in _CLASSIC if row.is_published and "centre" not in row.settings)
+_JULE_SETS = ("coil20", "coil100", "usps", "mnist-test", "mnist", "umist", "frgc", "cmu-pie", "ytf")
+_FACES = ("umist", "frgc", "cmu-pie", "ytf")
+
+
+def _learned(method: str, recipe: str, **more: Any) -> Row:
+    return Row(method, is_random=True, is_published=True, recipe=recipe, **more)
+
+
+_LEARNED_ROWS = tuple(
+    Row(row.method, row.settings, is_random=True, is_published=True, encoder="jule@self")
+    for row in _PIXEL_ROWS
+    if row.method != "nmf-d"
+)
+
+_GAT_TABLE_3 = (
+    _learned("gatcluster", "stl10", needs_accelerator=True),
+    _learned("gatcluster", "stl10-colour", printed_as="gatcluster-colour", needs_accelerator=True),
+    *(
+        Row(
+            "gatcluster",
+            {weight: 0.0},
+            is_random=True,
+            is_published=True,
+            recipe="stl10",
+            printed_as=f"gatcluster-no-{weight[2:]}",
+            needs_accelerator=True,
+        )
+        for weight in ("w_ti", "w_sm", "w_am")
+    ),
+)
+
 TABLES: dict[str, Table] = {
     table.name: table
     for table in (
+        Table(
+            name="jule-3",
+            title="JULE, Tables 3 and 10: clustering pixels",
+            rows=(
+                _learned("jule", "paper"),
+                _learned("jule", "code"),
+                Row("jule", is_random=True, is_published=True),
+                *_PIXEL_ROWS,
+            ),
+            datasets=tuple(name for name in _JULE_SETS if name not in _FACES),
+        ),
+        Table(
+            name="jule-3-faces",
+            title="JULE, Tables 3 and 10: clustering pixels, the face sets",
+            rows=(
+                _learned("jule", "paper-faces"),
+                _learned("jule", "code-faces"),
+                Row("jule", is_random=True, is_published=True),
+                *_PIXEL_ROWS,
+            ),
+            datasets=_FACES,
+        ),
+        Table(
+            name="jule-4",
+            title="JULE, Tables 4 and 11: other methods on its features",
+            rows=_LEARNED_ROWS,
+            datasets=_JULE_SETS,
+            features="jule",
+        ),
+        Table(
+            name="jule-12",
+            title="JULE, Table 12: hand-crafted features",
+            rows=tuple(
+                Row(method, settings, is_random=method != "ac-pic", encoder=encoder)
+                for encoder in ("spm", "hog", "lbp")
+                for method, settings in (("sc-ls", {}), ("ncuts", {}), ("ac-pic", {"absorb": False}))
+            ),
+            datasets=("coil100", "mnist-test", "umist", "frgc"),
+        ),
+        Table(
+            name="jule-transfer",
+            title="JULE, Table 5: features learned on another data set (NMI .927, .949, .892, .873 by the top layer)",
+            rows=tuple(
+                Row("ac-gdl", {"absorb": False}, is_random=bool(encoder), encoder=encoder or NO_ENCODER)
+                for encoder in (
+                    "",
+                    *(
+                        f"jule@{learned_on}{layer}"
+                        for learned_on in ("coil20", "coil100", "mnist-test", "usps")
+                        for layer in ("", ":top-1", ":top-2")
+                    ),
+                )
+            ),
+            datasets=("coil20", "coil100", "usps", "mnist-test"),
+        ),
+        Table(
+            name="jule-eta",
+            title="JULE, Fig. 7: the unfolding rate",
+            rows=tuple(
+                Row("jule", {"eta": eta}, is_random=True, recipe="paper") for eta in (0.1, 0.2, 0.3, 0.5, 0.7, 0.9)
+            ),
+            datasets=_CLASSIC_DATASETS,
+        ),
+        Table(
+            name="jule-ks",
+            title="JULE, Fig. 7: the number of neighbours",
+            rows=tuple(Row("jule", {"K_s": k}, is_random=True, recipe="paper") for k in (5, 10, 20, 30, 50, 70, 90)),
+            datasets=_CLASSIC_DATASETS,
+        ),
+        Table(
+            name="dbc",
+            title="DBC, Tables 3 to 6",
+            rows=(
+                _learned("fcae-kmeans", "paper"),
+                _learned("dbc", "paper"),
+                Row("fcae-kmeans", is_random=True, is_published=True, recipe="restored"),
+                Row("dbc", is_random=True, is_published=True, recipe="restored"),
+                Row("kmeans", is_random=True),
+            ),
+            datasets=("mnist", "usps", "coil20", "coil100"),
+        ),
+        *(
+            Table(
+                name=f"dbc-{what}",
+                title=f"DBC, Fig. 9: {title}",
+                rows=tuple(Row("dbc", {setting: value}, is_random=True, recipe="paper") for value in values),
+                datasets=("mnist", "mnist-test"),
+            )
+            for what, title, setting, values in (
+                ("alpha", "the power of the boosting", "alpha", (1.5, 2.0, 4.0)),
+                ("nj", "cluster sizes in the target", "n_j", ("constant", "soft", "boosted")),
+                ("init", "how far the auto-encoder was trained", "ae_init", ("random", "half", "full")),
+            )
+        ),
+        *(
+            Table(
+                name=f"dac-{dataset}",
+                title=f"DAC against DAC*: {title}",
+                rows=(
+                    _learned("dac", "paper", needs_accelerator=True),
+                    *(
+                        _learned("dac", recipe, printed_as=printed, needs_accelerator=True)
+                        for recipe, printed in recipes
+                    ),
+                ),
+                datasets=(dataset,),
+                n_seeds=10,
+            )
+            for dataset, title, recipes in (
+                ("mnist", "MNIST", (("mnist", "dac"), ("mnist-star", "dac-star"))),
+                ("cifar10", "CIFAR-10", (("cifar10", "dac"), ("cifar10-star", "dac-star"))),
+                ("cifar100-20", "CIFAR-100 by superclasses", (("cifar100-20", "dac-star"),)),
+                ("stl10", "STL-10", (("stl10", "dac-star"),)),
+                ("imagenet10", "ImageNet-10", (("imagenet10", "dac-star"),)),
+                ("imagenet-dog", "ImageNet-Dog", (("imagenet-dog", "dac-star"),)),
+            )
+        ),
+        *(
+            Table(
+                name=f"gatcluster-1-{dataset}",
+                title=f"GATCluster, Table 1: {dataset}",
+                rows=(
+                    _learned("gatcluster", recipe, printed_as=printed, needs_accelerator=True),
+                    Row("gatcluster", recipe="paper", is_random=True, needs_accelerator=True),
+                ),
+                datasets=(dataset,),
+                n_seeds=10,
+                shows_best=True,
+            )
+            for dataset, recipe, printed in (
+                ("stl10", "stl10", "gatcluster"),
+                ("imagenet10", "imagenet10", "gatcluster"),
+                ("imagenet-dog", "imagenet-dog", "gatcluster"),
+                ("cifar10", "cifar10", "gatcluster"),
+                ("cifar100-20", "cifar100-20", "gatcluster"),
+            )
+        ),
+        Table(
+            name="gatcluster-2",
+            title="GATCluster, Table 2: tasks left out, and colour",
+            rows=_GAT_TABLE_3,
+            datasets=("stl10",),
+            n_seeds=10,
+            shows_best=True,
+        ),
+        *(
+            Table(
+                name=f"gatcluster-3-{side}",
+                title=f"GATCluster, Table 3: images of {side} pixels",
+                rows=(Row("gatcluster", is_random=True, recipe=recipe, needs_accelerator=True),),
+                datasets=(dataset,),
+                n_seeds=5,
+                shows_best=True,
+            )
+            for side, dataset, recipe in (
+                (96, "imagenet10", "imagenet10"),
+                (128, "imagenet10-128", "imagenet10-128"),
+                (160, "imagenet10-160", "imagenet10-160"),
+                (192, "imagenet10-192", "imagenet10-192"),
+            )
+        ),
+        Table(
+            name="gatcluster-4",
+            title="GATCluster, Table 4: the resolution of attention",
+            rows=tuple(
+                Row("gatcluster", is_random=True, recipe=recipe, needs_accelerator=True)
+                for recipe in ("imagenet10-128", *(f"imagenet10-128-attention{n}" for n in (2, 4, 8, 10)))
+            ),
+            datasets=("imagenet10-128",),
+            n_seeds=5,
+            shows_best=True,
+        ),
+        *(
+            Table(
+                name=f"secu-{what}",
+                title=f"SeCu, {title}",
+                rows=tuple(
+                    Row("secu", {**more, setting: value}, is_random=True, recipe="cifar10", needs_accelerator=True)
+                    for value in values
+                ),
+                datasets=("cifar10-train",),
+                n_seeds=1,
+                protocol="held-out",
+            )
+            for what, title, setting, values, more in (
+                ("size", "supplement, Table 2: the lower bound on sizes", "gamma", (1.0, 0.9, 0.8, 0.7), {}),
+                (
+                    "entropy",
+                    "the price of low entropy",
+                    "alpha",
+                    (3000.0, 6000.0, 9000.0, 12_000.0),
+                    {"constraint": "entropy"},
+                ),
+                ("dim", "supplement, Table 1: length of the features", "dim", (64, 128, 256, 512), {}),
+                ("batch", "supplement, Table 3: batch size", "batch_size", (32, 64, 128, 256), {}),
+            )
+        ),
         Table(
             name="classic",
             title="The classical methods on pixels",
@@ -177,10 +423,70 @@ TABLES: dict[str, Table] = {
 }
 
 
+ALIASES = {"jule-10": "jule-3", "jule-11": "jule-4", "jule-alpha": "gdl-updates", "jule-14": "jule-13"}
+"""Tables of a paper that show other columns of the same cells."""
+
+
+@dataclass(frozen=True)
+class Script:
+    """A table that no fit fills: a script of the source tree makes it."""
+
+    name: str
+    title: str
+    needs: str
+    commands: tuple[str, ...]
+
+
+SCRIPTS: dict[str, Script] = {
+    script.name: script
+    for script in (
+        Script(
+            "jule-7",
+            "JULE, Table 7: face verification",
+            "YouTube Faces cropped to 55 x 55 with names (www.cs.tau.ac.il/~wolf/ytfaces) as ytf.npz; Labeled Faces in "
+            "the Wild and its pairs.txt (vis-www.cs.umass.edu/lfw)",
+            (
+                "selfsort fit ytf.npz --clusters 1446 --method jule --recipe paper-faces --out faces",
+                "python -m experiments.softmax_finetune faces ytf.npz --faces lfw --pairs pairs.txt",
+                "python -m experiments.softmax_finetune faces ytf.npz --faces lfw --pairs pairs.txt --truth",
+            ),
+        ),
+        Script(
+            "jule-codebook",
+            "JULE, Table 8: classification by a codebook of patches",
+            "the binary version of CIFAR-10 (www.cs.toronto.edu/~kriz/cifar.html)",
+            tuple(
+                f"python -m experiments.patch_codebook cifar-10-batches-bin --train 50000 --test 10000 --on {on}"
+                for on in ("patches", "conv1", "conv2", "both")
+            ),
+        ),
+        Script(
+            "jule-13",
+            "JULE, Tables 13 and 14: low-dimensional embeddings of MNIST",
+            "mnist.npz with split 0 for training and 1 for test",
+            tuple(f"python -m experiments.embedding mnist --dim {dim}" for dim in (2, 10, 30)),
+        ),
+        Script(
+            "secu-self-label",
+            "SeCu, self-labelling",
+            "the binary version of CIFAR-10 (www.cs.toronto.edu/~kriz/cifar.html), and an accelerator",
+            (
+                "selfsort fit cifar-10-batches-bin --where split=0 --clusters 10 --method secu --recipe cifar10 "
+                "--out first",
+                "selfsort refine first --recipe paper --out refined",
+                "selfsort predict refined cifar-10-batches-bin --where split=1",
+            ),
+        ),
+    )
+}
+
+
 def find_table(name: str) -> Table:
     """Look a table up by name; a near miss is named."""
+    name = ALIASES.get(name, name)
     if name in TABLES:
         return TABLES[name]
-    close = difflib.get_close_matches(name, TABLES, n=1, cutoff=0.4)
+    known = [*TABLES, *ALIASES, *SCRIPTS]
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
     hint = f"Did you mean {close[0]}?" if close else "`selfsort bench` lists them."
     raise invalid("NAME", f"be one of {', '.join(TABLES)}", repr(name), hint)

@@ -46,12 +46,14 @@ class GDLConfig(GraphConfig):
     centre: Literal["auto"] | bool = setting(
         "auto",
         "subtract the mean image first; auto: for the local graph only. Features of a run stay as they are",
-        "2nd",
+        "code; that of the authors' later library",
     )
     update: Literal["exact", "approx_size", "approx_alpha"] = setting(
-        "exact", "how affinities to a merged cluster are found", "paper; exact is ours"
+        "exact", "how affinities to a merged cluster are found: JULE's Eq. 14, or one of two approximations", "paper"
     )
-    alpha: float = setting(0.0, "constant of update=approx_alpha; useful from -0.2 to 0.1", "paper")
+    alpha: float = setting(
+        0.0, "constant of update=approx_alpha; useful from -0.2 to 0.1", "code; the paper tries seven"
+    )
     init: Literal["knn", "kmeans"] = setting(
         "knn", "first clusters: nearest-neighbour chains, or k-means(N/4)", "paper"
     )

@@ -21,8 +21,8 @@ from selfsort.types import F32, I64
 class KMeansConfig(PixelConfig):
     """Settings of k-means."""
 
-    n_restarts: int = setting(10, "independent starts; the one with the smallest inertia wins", "paper")
-    max_iterations: int = setting(0, "iterations per start; 0 means max(100, N/100)", "paper")
+    n_restarts: int = setting(10, "independent starts; the one with the smallest inertia wins", "code")
+    max_iterations: int = setting(0, "iterations per start; 0 means max(100, N/100)", "code")
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -7,6 +7,8 @@ nmf-d   deep semi-NMF (Trigeorgis, Bousmalis, Zafeiriou, Schuller, ICML 2014): X
 Letters: X (D, N) images as columns; U (D, F) parts; V (N, F) how much of each part; Z (D, F) any sign;
 H (F, N) >= 0; S (N, N) neighbour graph, L its Laplacian; alpha weight of the graph term.
 
+Features of an encoder, or of a run, may be negative; nmf-lp then takes them raised by the smallest value of all.
+
 Where we differ from the papers: nmf-lp's default is what the script behind JULE's table calls (alpha 0, ten
 factors, 50 iterations, weighted samples), not the paper's alpha = 100. In nmf-d the images are first rotated onto
 the subspace they span, which leaves every H exactly as it was and saves most of the work on large images.
@@ -25,7 +27,6 @@ from scipy.sparse.linalg import cg
 from selfsort.classic.kmeans import kmeans
 from selfsort.classic.method import Partition, PixelConfig, classic_method
 from selfsort.config import Config, setting
-from selfsort.errors import invalid
 from selfsort.graph.knn import nearest_neighbours
 from selfsort.learning.seeds import derive_seed, numpy_generator
 from selfsort.progress import track
@@ -230,20 +231,18 @@ def pinv_wide(h_FN: F32) -> F32:
 
 def cluster_locality(features: F32, config: LocalityNMFConfig, *, seed: int, device: torch.device) -> Partition:
     """KL-NMF with or without the graph, then k-means on V."""
-    if float(features.min()) < 0:
-        raise invalid(
-            "features",
-            "have no negative value for nmf-lp, which explains them as sums of parts",
-            f"{float(features.min()):.4g}",
-            "Use pixels, a layer that ends in a rectifier, or nmf-d, which takes any sign.",
-        )
+    lowest, notes = float(features.min()), ()
+    if lowest < 0:
+        # What its users do with features of any sign; distances, and so the graph, stay what they were.
+        features = features - np.float32(lowest)
+        notes = (f"The features were raised by {-lowest:.3g}, because nmf-lp takes no negative value.",)
     laplacian = neighbour_laplacian(features, config.n_neighbours, device) if config.alpha > 0 else None
     weighted = features * sample_weights(features)[:, None] if config.is_weighted else features
     factors = kl_nmf(
         weighted, config.n_factors, config.n_iterations, seed=seed, alpha=config.alpha, laplacian=laplacian
     )
     fit = kmeans(factors.v, config.n_clusters, seed=seed, n_restarts=config.n_restarts)
-    return Partition(fit.labels, extras={"parts": factors.u.T.copy(), "amounts": factors.v})
+    return Partition(fit.labels, warnings=notes, extras={"parts": factors.u.T.copy(), "amounts": factors.v})
 
 
 def cluster_deep(features: F32, config: DeepSemiNMFConfig, *, seed: int, device: torch.device) -> Partition:

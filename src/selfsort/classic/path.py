@@ -65,7 +65,7 @@ class PathConfig(GraphConfig):
     centre: Literal["auto"] | bool = setting(
         "auto",
         "subtract the mean image first; auto: for the local graph only. Features of a run stay as they are",
-        "2nd",
+        "code; that of the authors' later library",
     )
     absorb: bool = setting(True, "give clusters of a few images to their nearest large one at the end", "ours")
 

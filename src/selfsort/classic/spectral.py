@@ -10,6 +10,9 @@ largest distance most images have hardly any neighbour. They are settings here.
 
 Shape letters: N images, D features, P landmarks, R landmarks that describe one image, K clusters.
 
+Up to `max_images` every image is compared with every other, as in the scripts. Above, sc-njw, sc-st and ncuts keep the
+affinities to the nearest neighbours only (`n_sparse`); scales are still those of all pairs, and no N x N array is made.
+
 Where we differ from the scripts: sc-st's rotation is left out (the script computes and discards it); images without
 any neighbour get no NaN but the row zero.
 """
@@ -18,6 +21,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -27,9 +31,13 @@ import scipy.sparse.linalg
 import torch
 
 from selfsort.classic.kmeans import kmeans
-from selfsort.classic.method import MAX_DENSE, Partition, PixelConfig, classic_method, refuse_dense
+from selfsort.classic.method import MAX_DENSE, Partition, PixelConfig, classic_method
 from selfsort.config import setting
+from selfsort.errors import invalid
+from selfsort.graph.knn import nearest_neighbours
+from selfsort.graph.neighbours import Neighbours
 from selfsort.learning.seeds import derive_seed, numpy_generator
+from selfsort.progress import track
 from selfsort.types import F32, F64, I64
 
 # Up to here a full dense eigensolver in float64 is quick, and it cannot miss a copy of a repeated eigenvalue.
@@ -44,11 +52,15 @@ _TINY = 1e-30
 class DenseConfig(PixelConfig):
     """What the methods that compare every image with every other share."""
 
-    max_images: int = setting(MAX_DENSE, "refuse more images than this: memory is 4 bytes times its square")
+    max_images: int = setting(
+        MAX_DENSE, "compare every image with every other up to here: memory is 4 bytes times its square"
+    )
+    n_sparse: int = setting(150, "above max_images: affinities to so many nearest neighbours alone")
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.require("max_images", 2 <= self.max_images <= MAX_DENSE, f"be between 2 and {MAX_DENSE}")
+        self.require("n_sparse", self.n_sparse >= 1, "be at least 1")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,6 +91,9 @@ class SelfTuningConfig(DenseConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.require("scale_neighbour", self.scale_neighbour >= 1, "be at least 1")
+        self.require(
+            "n_sparse", self.n_sparse >= self.scale_neighbour, f"reach scale_neighbour ({self.scale_neighbour})"
+        )
         self.require("n_restarts", self.n_restarts >= 1, "be at least 1")
 
 
@@ -110,8 +125,8 @@ class NCutsConfig(DenseConfig):
     scale: float = setting(0.05, "width of the affinity, as a fraction of the largest (squared) distance", "code")
     is_squared: bool = setting(
         True,
-        "measure by squared distances, as the published row turns out to have done; no: by plain ones",
-        "ours, from the published scores",
+        "measure by squared distances, as the script behind the published row; no: by plain ones, the textbook's",
+        "code",
     )
     threshold: float = setting(1e-6, "affinities below this are dropped", "code")
     regularisation: float = setting(
@@ -175,6 +190,41 @@ def ncuts_affinity(sq_dist: F32, scale: float, threshold: float, is_squared: boo
     return affinity
 
 
+def mean_squared_distance(features: F32) -> float:
+    """The mean over all pairs, an image with itself among them, in one pass over the images."""
+    rows = features.astype(np.float64) - features.mean(axis=0, dtype=np.float64)
+    return 2 * float((rows * rows).sum(axis=1).mean())
+
+
+def largest_squared_distance(features: F32) -> float:
+    """The largest over all pairs, by blocks of them."""
+    rows = torch.from_numpy(np.ascontiguousarray(features - features.mean(axis=0)))
+    norms_N = (rows * rows).sum(dim=1)
+    largest, starts = 0.0, range(0, len(rows), 1024)
+    for start in track(starts, "largest distance", len(starts)):
+        block = rows[start : start + 1024]
+        sq_dist = torch.addmm(norms_N[None, start:], block, rows[start:].T, alpha=-2)
+        largest = max(largest, float((sq_dist + norms_N[start : start + 1024, None]).max()))
+    return largest
+
+
+def symmetric(neighbours: Neighbours, weights: F64) -> scipy.sparse.csr_matrix:
+    """Give each pair, one of which is among the other's nearest, its weight."""
+    n_items = len(neighbours)
+    rows = np.repeat(np.arange(n_items), neighbours.n_neighbours)
+    directed = scipy.sparse.csr_matrix((weights.ravel(), (rows, neighbours.idx.ravel())), shape=(n_items, n_items))
+    return directed.maximum(directed.T).tocsr()
+
+
+def normalise_sparse(affinity: scipy.sparse.csr_matrix, regularisation: float = 0.0) -> tuple[Any, F64]:
+    """Like `normalise`, for a sparse array; returns a new one and the factors."""
+    affinity = affinity + regularisation * scipy.sparse.identity(affinity.shape[0], format="csr")
+    degree_N = np.asarray(affinity.sum(axis=1)).ravel() + regularisation
+    factor_N: F64 = np.where(degree_N > 1e-30, 1 / np.sqrt(np.maximum(degree_N, 1e-30)), 0.0)
+    scaled = scipy.sparse.diags(factor_N) @ affinity @ scipy.sparse.diags(factor_N)
+    return scaled.tocsr(), factor_N
+
+
 def normalise(affinity: F32, regularisation: float = 0.0) -> F64:
     """Divide each entry by the roots of both degrees, in place; return the (N,) factors D^-1/2.
 
@@ -192,11 +242,20 @@ def normalise(affinity: F32, regularisation: float = 0.0) -> F64:
     return factor_N
 
 
-def top_eigenvectors(matrix: npt.NDArray[np.floating], n_vectors: int, seed: int) -> F64:
+def top_eigenvectors(matrix: npt.NDArray[np.floating] | scipy.sparse.csr_matrix, n_vectors: int, seed: int) -> F64:
     """(N, n_vectors) eigenvectors of a symmetric array by falling eigenvalue, each with its largest entry positive."""
-    found = None
-    if len(matrix) > max(_MAX_FULL_EIGEN, 4 * n_vectors):
+    found, is_sparse = None, scipy.sparse.issparse(matrix)
+    if matrix.shape[0] > max(_MAX_FULL_EIGEN, 4 * n_vectors):
         found = _lanczos(matrix, n_vectors, seed)
+    if found is None and is_sparse:
+        if matrix.shape[0] > MAX_DENSE:
+            raise invalid(
+                "the graph",
+                "let the eigensolver settle",
+                "more unconnected parts than clusters",
+                "Raise n_sparse or the scale, or use sc-ls.",
+            )
+        matrix = matrix.toarray()
     if found is None:
         last = len(matrix) - 1
         precise = matrix.astype(np.float64) if len(matrix) <= _MAX_FULL_EIGEN else matrix
@@ -279,7 +338,12 @@ def unit_rows64(rows: F64) -> F64:
 
 def cluster_njw(features: F32, config: NJWConfig, *, seed: int, device: torch.device) -> Partition:
     """Ng, Jordan and Weiss with the script's scale."""
-    refuse_dense(len(features), config.max_images, "sc-njw")
+    if len(features) > config.max_images:
+        near, n_items = nearest_neighbours(features, config.n_sparse, device=device), len(features)
+        width = max(config.scale * mean_squared_distance(features), _TINY)
+        graph = symmetric(near, np.exp(-near.sq_dist.astype(np.float64) / width))
+        graph = graph + scipy.sparse.identity(n_items, format="csr") if config.keep_diagonal else graph
+        return _kmeans_on_vectors(normalise_sparse(graph)[0], config.n_clusters, config.n_restarts, seed)
     affinity = njw_affinity(squared_distances(features), config.scale, config.keep_diagonal)
     normalise(affinity)
     return _kmeans_on_vectors(affinity, config.n_clusters, config.n_restarts, seed)
@@ -287,7 +351,14 @@ def cluster_njw(features: F32, config: NJWConfig, *, seed: int, device: torch.de
 
 def cluster_self_tuning(features: F32, config: SelfTuningConfig, *, seed: int, device: torch.device) -> Partition:
     """Zelnik-Manor and Perona with k-means in place of the rotation."""
-    refuse_dense(len(features), config.max_images, "sc-st")
+    if len(features) > config.max_images:
+        near = nearest_neighbours(features, config.n_sparse, device=device)
+        rank = min(config.scale_neighbour, near.n_neighbours) - 1  # here the image itself is not counted
+        scale_N = np.maximum(np.sqrt(near.sq_dist[:, rank].astype(np.float64)), 1e-12)
+        weights = np.exp(-near.sq_dist / (scale_N[:, None] * scale_N[near.idx]))
+        return _kmeans_on_vectors(
+            normalise_sparse(symmetric(near, weights))[0], config.n_clusters, config.n_restarts, seed
+        )
     affinity = self_tuning_affinity(squared_distances(features), config.scale_neighbour)
     normalise(affinity)
     return _kmeans_on_vectors(affinity, config.n_clusters, config.n_restarts, seed)
@@ -305,23 +376,36 @@ def cluster_landmark(features: F32, config: LandmarkConfig, *, seed: int, device
 
 def cluster_ncuts(features: F32, config: NCutsConfig, *, seed: int, device: torch.device) -> Partition:
     """Shi and Malik's cut, made discrete as by Yu and Shi."""
-    refuse_dense(len(features), config.max_images, "ncuts")
-    affinity = ncuts_affinity(squared_distances(features), config.scale, config.threshold, config.is_squared)
-    factor_N = normalise(affinity, config.regularisation)
+    affinity: Any
+    if len(features) > config.max_images:
+        near = nearest_neighbours(features, config.n_sparse, device=device)
+        power = 2 if config.is_squared else 1
+        width = max(config.scale**2 * largest_squared_distance(features) ** power, _TINY)
+        weights = np.exp(-(near.sq_dist.astype(np.float64) ** power) / width)
+        weights[weights < config.threshold] = 0
+        affinity, factor_N = normalise_sparse(symmetric(near, weights), config.regularisation)
+    else:
+        affinity = ncuts_affinity(squared_distances(features), config.scale, config.threshold, config.is_squared)
+        factor_N = normalise(affinity, config.regularisation)
     vectors = top_eigenvectors(affinity, config.n_clusters, seed) * factor_N[:, None]
     vectors /= np.maximum(np.linalg.norm(vectors, axis=0), 1e-300)
     return Partition(discretise(vectors, seed, config.max_rotations))
 
 
-def _kmeans_on_vectors(normalised: F32, n_clusters: int, n_restarts: int, seed: int) -> Partition:
+def _kmeans_on_vectors(
+    normalised: F32 | scipy.sparse.csr_matrix, n_clusters: int, n_restarts: int, seed: int
+) -> Partition:
     rows = unit_rows64(top_eigenvectors(normalised, n_clusters, seed)).astype(np.float32)
     return Partition(kmeans(rows, n_clusters, seed=seed, n_restarts=n_restarts).labels)
 
 
-def _lanczos(matrix: npt.NDArray[np.floating], n_vectors: int, seed: int) -> tuple[F64, F64] | None:
+def _lanczos(
+    matrix: npt.NDArray[np.floating] | scipy.sparse.csr_matrix, n_vectors: int, seed: int
+) -> tuple[F64, F64] | None:
     """Top eigenpairs by ARPACK, or None if it gives up; products in the array's own precision, the rest in float64."""
-    start = numpy_generator(seed, "eigenvectors").standard_normal(len(matrix))
-    is_sparse = np.count_nonzero(matrix) < 0.1 * matrix.size
+    n_items = matrix.shape[0]
+    start = numpy_generator(seed, "eigenvectors").standard_normal(n_items)
+    is_sparse = scipy.sparse.issparse(matrix) or np.count_nonzero(matrix) < 0.1 * matrix.size
     operand = scipy.sparse.csr_matrix(matrix) if is_sparse else torch.from_numpy(matrix)
 
     def product(x: F64) -> F64:
@@ -331,7 +415,7 @@ def _lanczos(matrix: npt.NDArray[np.floating], n_vectors: int, seed: int) -> tup
         return np.asarray(torch.mv(operand, narrow).numpy(), dtype=np.float64)
 
     operator = scipy.sparse.linalg.LinearOperator(matrix.shape, matvec=product, dtype=np.float64)
-    n_basis = min(len(matrix), max(2 * n_vectors + 20, 40))
+    n_basis = min(n_items, max(2 * n_vectors + 20, 40))
     try:
         values, vectors = scipy.sparse.linalg.eigsh(
             operator, n_vectors, which="LA", v0=start, ncv=n_basis, tol=1e-5, maxiter=_MAX_RESTARTS

@@ -17,6 +17,7 @@ from selfsort.cli.parse import (
     MaxBadOption,
     MaxMinutesOption,
     OutOption,
+    WhereOption,
     channels_of,
     parse_memory,
     parse_size,
@@ -58,7 +59,7 @@ def fit(
         typer.Option("--fit", help="Crop the centre, stretch, or pad; default crop, or as the encoder wants it."),
     ] = None,
     gray: Annotated[bool | None, typer.Option("--gray/--color", help="Default: gray only if all images are.")] = None,
-    where: Annotated[str | None, typer.Option(help="Keep the rows of an npz with NAME=VALUE, as split=1.")] = None,
+    where: WhereOption = None,
     labels: LabelsOption = None,
     labels_from_folders: Annotated[
         bool, typer.Option("--labels-from-folders", help="Score against the names of the subfolders.")

@@ -47,7 +47,14 @@ MaxMinutesOption = Annotated[
     float | None, typer.Option(min=0, callback=no_nan, help="Stop after this long; resumable.")
 ]
 LabelsOption = Annotated[
-    str | None, typer.Option(help="True labels for scoring: csv with name,label, or npy or txt, one per image.")
+    str | None,
+    typer.Option(
+        help="True labels for scoring: csv with name,label, or npy or txt, one per image; coarse: of CIFAR-100."
+    ),
+]
+WhereOption = Annotated[
+    str | None,
+    typer.Option(help="Keep some rows: split=1, split=0,1, split!=2; class=NAME,NAME for folders.", show_default=False),
 ]
 OriginalOption = Annotated[
     bool, typer.Option("--original", help="Labels as the method wrote them, without corrections made in explore.")

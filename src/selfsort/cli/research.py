@@ -108,15 +108,25 @@ def bench(
     from selfsort.bench.page import cell, progress
     from selfsort.bench.records import SHIPPED, read_records
     from selfsort.bench.summary import MEASURES, summarise
-    from selfsort.bench.tables import TABLES, find_table
+    from selfsort.bench.tables import ALIASES, SCRIPTS, TABLES, find_table
 
     known = read_records([SHIPPED] if records is None else [SHIPPED, records])
     if name is None:
         tables = [(table.name, table.title, progress(table, summarise(table, known))) for table in TABLES.values()]
+        tables += [(script.name, script.title, "made by a script") for script in SCRIPTS.values()]
         if json_:
             print_json({"tables": [dict(zip(("name", "title", "state"), row, strict=True)) for row in tables]})
         else:
             print_table(("table", "what it compares", "state"), tables)
+        return
+    if (script := SCRIPTS.get(ALIASES.get(name, name))) is not None:
+        told = {"table": name, "title": script.title, "needs": script.needs, "commands": list(script.commands)}
+        if json_:
+            print_json(told)
+        else:
+            say(f"{script.title}. It needs {script.needs}. In the source tree:")
+            for command in script.commands:
+                say(f"  {command}")
         return
     table = find_table(name)
     filled = fill(
@@ -131,7 +141,7 @@ def bench(
     )
     summaries = [found for found in summarise(table, known) if only in f"{found.dataset} {found.row.name}"]
     shown = [found for found in summaries if found.records or found.refused]
-    if filled.missing is not None and not shown:
+    if filled.missing is not None and not shown and not filled.slow:
         raise filled.missing
     if json_:
         rows = [found.to_json() for found in shown]
@@ -143,7 +153,7 @@ def bench(
             [
                 (
                     found.dataset,
-                    label(found.row.method, found.row.settings),
+                    label(found.row.method, found.row.settings, recipe=found.row.recipe),
                     found.row.seen,
                     *(cell(found, m) for m in MEASURES),
                     str(len(found.records)),
@@ -153,5 +163,11 @@ def bench(
         )
     if filled.missing is not None:
         say_aside(f"warning: {filled.missing}")
+    if filled.slow:
+        first = filled.slow[0]
+        say_aside(
+            f"{len(filled.slow)} cells need an accelerator, which is not there. Run the same command on a machine that "
+            f'has one, or one of them here, however long it takes: selfsort bench {table.name} --only "{first.name}".'
+        )
     if filled.left:
         say_aside(f"{len(filled.left)} cells are left, the first is {filled.left[0].name}.")

@@ -18,6 +18,7 @@ from selfsort.cli.parse import (
     OriginalOption,
     OutOption,
     RunArgument,
+    WhereOption,
 )
 from selfsort.errors import InvalidInput
 from selfsort.text import plural
@@ -55,6 +56,8 @@ def predict(
     run: RunArgument,
     source: Annotated[str, typer.Argument(help="New images, any source that fit reads.", show_default=False)],
     out: OutOption = None,
+    where: WhereOption = None,
+    labels: LabelsOption = None,
     max_bad: MaxBadOption = 0.05,
     encoder: Annotated[
         str | None,
@@ -64,8 +67,13 @@ def predict(
     original: OriginalOption = False,
     json_: JsonOption = False,
 ) -> None:
-    """Sort new images with a saved model; writes labels.csv, or what --out says."""
+    """Sort new images with a saved model; writes labels.csv, or what --out says.
+
+    If their true labels are known (from the source, or --labels) the answer is scored: --where split=1 asks for the
+    held-out part of a source whose --where split=0 the run was fitted on.
+    """
     from selfsort.learning.device import choose_device
+    from selfsort.metrics.external import scores
     from selfsort.runs.encoder import EncodedModel, unused_rows
     from selfsort.runs.export.csv import predicted_csv
     from selfsort.runs.folder import RunFolder, write_whole
@@ -82,22 +90,26 @@ def predict(
         raise InvalidInput(f"{target} exists already. Expected it to be new. Name a file with --out; that is replaced.")
     with job(device), progress_bars():
         model = load_model(folder, choose_device(device), encoder)
-        dataset = read_like(folder, source, max_bad=max_bad)
+        dataset = read_like(folder, source, max_bad=max_bad, where=where, labels=labels)
         assignment = apply_in_chunks(model, dataset.images, names=dataset.names)
     if isinstance(model, EncodedModel) and is_main():
         for note in unused_rows(model.encoder.parts, dataset.names):
             say_aside(note)
     edits = whole_cluster_edits(folder, assignment.soft.shape[1], is_original=original)
     table = predicted_csv(dataset.names, assignment, edits)
+    metrics = None if dataset.labels is None else scores(edits.labels(assignment)[0], dataset.labels)
     if is_main():
         write_whole(target, lambda file: file.write(table))
     skipped = dataset.ingest.get("skipped", [])
     if json_:
-        print_json({"labels": str(target), "images": len(dataset.images), "skipped": skipped})
+        answer = {"labels": str(target), "images": len(dataset.images), "skipped": skipped}
+        print_json(answer if metrics is None else {**answer, "metrics": metrics})
     else:
         for item in skipped:
             say(f"skipped {item['name']}: {item['reason']}")
         say(f"{len(dataset.images)} images sorted, labels in {target}")
+        if metrics is not None:
+            say(scores_line(metrics))
     if is_main() and (edits.n_applied or edits.n_left_out):
         say_aside(
             f"Corrections of whole clusters (merged, renamed) that were applied: {edits.n_applied}. Those of single "

@@ -24,6 +24,7 @@ from selfsort.types import I64, U8
 NO_LABEL = -1
 _IDX_IMAGES, _IDX_LABELS = 0x0803, 0x0801
 _GZIP_MAX_RATIO = 1032  # deflate cannot pack tighter; a header that promises more is a lie
+_N_COARSE = 20
 _CIFAR_PIXELS, _STL_PIXELS = 3 * 32 * 32, 3 * 96 * 96
 
 
@@ -34,6 +35,8 @@ class _File:
     name: str
     part: Part
     labels: I64 | None
+    coarse: I64 | None = None
+    """Superclasses, of CIFAR-100."""
 
 
 def _split(name: str) -> int:
@@ -45,12 +48,20 @@ def _train_first(path: Path) -> tuple[int, str]:
     return _split(path.name), path.name
 
 
-def _join(kind: str, files: Sequence[_File], label_names: tuple[str, ...] | None = None) -> Table:
+def _join(
+    kind: str,
+    files: Sequence[_File],
+    label_names: tuple[str, ...] | None = None,
+    coarse_names: tuple[str, ...] | None = None,
+) -> Table:
     """Make one table of several files."""
     splits = np.concatenate([np.full(file.part.rows, _split(file.name)) for file in files])
     unknown = [np.full(file.part.rows, NO_LABEL, np.int64) for file in files]
     labels = np.concatenate([u if file.labels is None else file.labels for u, file in zip(unknown, files, strict=True)])
     columns = {"split": splits, "labels": labels}
+    coarse = [file.coarse for file in files if file.coarse is not None]
+    if coarse:
+        columns["coarse"] = np.concatenate(coarse)
     return Table(
         kind,
         tuple(file.part for file in files),
@@ -59,6 +70,7 @@ def _join(kind: str, files: Sequence[_File], label_names: tuple[str, ...] | None
         labels=labels,
         unknown_label=NO_LABEL,
         label_names=label_names,
+        other_labels={"coarse": (columns["coarse"], coarse_names)} if coarse else {},
     )
 
 
@@ -198,7 +210,7 @@ def is_cifar(path: Path) -> bool:
 
 
 def open_cifar(paths: Sequence[Path]) -> Table:
-    """Open binary batches of CIFAR-10 (one label byte) or CIFAR-100 (coarse, fine; the fine one counts)."""
+    """Open binary batches of CIFAR-10 (one label byte) or CIFAR-100 (coarse, fine; the fine one counts by itself)."""
     # Only one length fits any real file; a name that says "batch" settles what arithmetic leaves open.
     is_ten = any("batch" in path.name for path in paths) or all(
         path.stat().st_size % (_CIFAR_PIXELS + 1) == 0 for path in paths
@@ -208,12 +220,15 @@ def open_cifar(paths: Sequence[Path]) -> Table:
     for path in sorted(paths, key=_train_first):
         record = n_labels + _CIFAR_PIXELS
         part = _record_part(path, record, (32, 32, 3), lambda rows: _planes(rows[:, n_labels:], 32))
-        labels = np.fromfile(path, np.uint8).reshape(-1, record)[:, n_labels - 1].astype(np.int64)
-        if labels.max() >= n_classes:
-            raise damaged(printable(path.name), f"the label {labels.max()} among {n_classes} classes")
-        files.append(_File(path.name, part, labels))
+        both = np.fromfile(path, np.uint8).reshape(-1, record)[:, :n_labels].astype(np.int64)
+        labels, coarse = both[:, -1], None if is_ten else both[:, 0]
+        for found, n in ((labels, n_classes), (coarse, _N_COARSE)):
+            if found is not None and found.max() >= n:
+                raise damaged(printable(path.name), f"the label {found.max()} among {n} classes")
+        files.append(_File(path.name, part, labels, coarse))
     names = _read_names(paths[0].parent, "batches.meta.txt" if is_ten else "fine_label_names.txt")
-    return _join("cifar-10" if is_ten else "cifar-100", files, names)
+    coarse_names = None if is_ten else _read_names(paths[0].parent, "coarse_label_names.txt")
+    return _join("cifar-10" if is_ten else "cifar-100", files, names, coarse_names)
 
 
 def _planes(rows: U8, side: int) -> U8:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from selfsort.data import binaries, npz, shards
+from selfsort.data import binaries, hdf5, npz, shards
 from selfsort.data.datasets import ImageSpec
 from selfsort.data.decode import is_picture_head
 from selfsort.data.folder import expanded, list_files, list_folder, list_recorded, printable, read_list_file
@@ -17,7 +17,7 @@ from selfsort.errors import InvalidInput, MissingData, invalid
 
 Source = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
-_KNOWN = "a folder of pictures, a list file, .npz, .npy, idx, CIFAR or STL-10 binary, or tar shards"
+_KNOWN = "a folder of pictures, a list file, .npz, .npy, HDF5, idx, CIFAR or STL-10 binary, or tar shards"
 _SNIFFED_BYTES = 4096
 _TAR_MAGIC = slice(257, 262)
 
@@ -101,6 +101,8 @@ def _open_file(path: Path, shown: str) -> Gallery | Table:
         return npz.open_npz(path)
     if head.startswith(b"\x93NUMPY"):
         return npz.open_npy(path)
+    if head.startswith(hdf5.MAGIC):
+        return hdf5.open_hdf5(path)
     if head[_TAR_MAGIC] == b"ustar":
         return shards.open_shards([path])
     idx_kind = binaries.idx_kind(path)

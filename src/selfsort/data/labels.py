@@ -56,9 +56,19 @@ def encode_known(values: Array | None, unknown: int | None, names: tuple[str, ..
     return encode(values, names)
 
 
+def class_folder(name: str) -> str:
+    """Return the folder that a picture lies in, or the one above a folder that is only called images.
+
+    >>> class_folder("train/n02056570/images/n02056570_0.JPEG"), class_folder("cats/1.png")
+    ('n02056570', 'cats')
+    """
+    parent = PurePosixPath(name).parent
+    return parent.parent.name if parent.name == "images" and parent.parent.name else parent.name
+
+
 def from_folders(names: Sequence[str], source: str) -> Labels:
     """Take the folder that each picture lies in as its class."""
-    parents = [PurePosixPath(name).parent.name for name in names]
+    parents = [class_folder(name) for name in names]
     if len(set(parents)) < 2:
         remedy = "Put the pictures of each class in a folder of its own, or leave --labels-from-folders out."
         raise invalid("--labels-from-folders", f"find at least two folders in {source}", len(set(parents)), remedy)

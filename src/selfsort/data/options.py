@@ -13,6 +13,7 @@ from selfsort.config import fits
 from selfsort.data import Dataset, ImageSpec, read_source
 from selfsort.data.detect import Recorded
 from selfsort.data.folder import expanded
+from selfsort.data.tables import OTHER_LABELS
 from selfsort.errors import InvalidInput
 from selfsort.types import Json
 
@@ -40,7 +41,8 @@ class ReadOptions:
         """Return JSON types; paths are made absolute so that the folder the user stands in does not matter."""
         values = {name: value for name, value in self.__dict__.items() if name != "recorded"}
         values["path"] = str(expanded(self.path).absolute())
-        values["labels"] = None if self.labels is None else str(expanded(self.labels).absolute())
+        if self.labels is not None and self.labels not in OTHER_LABELS:
+            values["labels"] = str(expanded(self.labels).absolute())
         return values
 
     @classmethod

@@ -18,7 +18,7 @@ from selfsort.data.detect import Recorded, Source, open_recorded, open_source
 from selfsort.data.folder import expanded, printable
 from selfsort.data.gallery import Choice, Gallery, Item, check_share, choose_spec, decode_all
 from selfsort.data.store import Stored, allocate, keep_rows
-from selfsort.data.tables import Table, fill, parse_where, select, table_shape
+from selfsort.data.tables import CLASS, OTHER_LABELS, Table, fill, parse_where, select, table_shape
 from selfsort.errors import invalid
 from selfsort.types import U8, Images, Json
 
@@ -49,8 +49,8 @@ def read_source(
         side: of the square that pictures of different or large sizes are brought to; None is 96.
         channels: 1 gray, 3 colour; None is gray only if every image is gray.
         fit: what happens to other aspect ratios.
-        where: NAME=VALUE keeps the rows whose array NAME has this value.
-        labels: file of true labels, for scoring only.
+        where: NAME=VALUE keeps the rows whose array NAME has this value; NAME=VALUE,VALUE and NAME!=VALUE work too.
+        labels: file of true labels, for scoring only; or coarse, the twenty superclasses of CIFAR-100.
         labels_from_folders: take the folder of each picture as its true label.
         max_bad: share of unreadable pictures above which reading fails.
         memory_bytes: above this the images go to a temporary mapped file; None is half of the memory.
@@ -70,10 +70,13 @@ def read_source(
         spec = recorded.spec
     if spec is not None:
         wishes = _Wishes(spec=spec, where=where, max_bad=max_bad, memory_bytes=memory_bytes)
-    wanted = _WantedLabels(None if labels is None else expanded(labels), labels_from_folders)
+    other = labels if labels in OTHER_LABELS else None
+    wanted = _WantedLabels(None if labels is None or other else expanded(labels), labels_from_folders)
     opened = open_source(source) if recorded is None else open_recorded(str(source), recorded)
     shown = printable(str(source)) if isinstance(source, str | os.PathLike) else f"the list of {len(source)} files"
-    result = _read_gallery(opened, wishes, shown) if isinstance(opened, Gallery) else _read_table(opened, wishes)
+    if other is not None and (isinstance(opened, Gallery) or other not in opened.other_labels):
+        raise invalid(f"--labels {other}", "be asked of the CIFAR-100 binaries", shown, "Name a file of labels.")
+    result = _read_gallery(opened, wishes, shown) if isinstance(opened, Gallery) else _read_table(opened, wishes, other)
     if len(result.pixels) < min_images:
         remedy = "Add pictures, or see what was skipped."
         raise invalid(shown, f"hold at least {min_images} readable images", len(result.pixels), remedy)
@@ -81,6 +84,8 @@ def read_source(
     images = Images(result.pixels)
     account = _account(source, opened.kind, result)
     account |= {"labels": origin, "settings": wishes.to_json() | wanted.to_json()}
+    if other is not None:
+        account["settings"]["labels"] = other
     return Dataset(
         images=images,
         names=result.names,
@@ -147,8 +152,10 @@ def _read_gallery(gallery: Gallery, wishes: _Wishes, shown: str) -> _Result:
     items = list(gallery.items)
     places = list(range(len(items)))
     if wishes.where is not None:
-        name, _ = parse_where(wishes.where)
-        chosen = select(wishes.where, gallery.columns.get(name), gallery.columns, len(items))
+        columns = gallery.columns
+        if gallery.kind == "folder":
+            columns = {CLASS: np.array([truth.class_folder(item.name) for item in items])}
+        chosen = select(wishes.where, columns.get(parse_where(wishes.where).name), columns, len(items))
         places = np.flatnonzero(chosen).tolist()
         items = [items[place] for place in places]
     choice = (
@@ -186,12 +193,12 @@ def _paths(items: Iterable[Item]) -> tuple[Path, ...] | None:
     return tuple(known) if len(known) == len(paths) else None
 
 
-def _read_table(table: Table, wishes: _Wishes) -> _Result:
-    """Read stored pixels."""
+def _read_table(table: Table, wishes: _Wishes, other: str | None = None) -> _Result:
+    """Read stored pixels, and other labels than the usual ones if their name is given."""
     chosen = None
     if wishes.where is not None:
-        name, _ = parse_where(wishes.where)
-        chosen = select(wishes.where, table.columns(name), table.column_names, len(table))
+        column = table.columns(parse_where(wishes.where).name)
+        chosen = select(wishes.where, column, table.column_names, len(table))
     kept = list(range(len(table))) if chosen is None else np.flatnonzero(chosen).tolist()
     height, width, channels = table_shape(table)
     spec = wishes.spec or ImageSpec(
@@ -204,9 +211,8 @@ def _read_table(table: Table, wishes: _Wishes) -> _Result:
     )
     pixels, stored = allocate((len(kept), *spec.shape), wishes.memory_bytes)
     fill(table, chosen, spec, pixels)
-    labels = truth.encode_known(
-        None if table.labels is None else table.labels[kept], table.unknown_label, table.label_names
-    )
+    found, called = (table.labels, table.label_names) if other is None else table.other_labels[other]
+    labels = truth.encode_known(None if found is None else found[kept], table.unknown_label, called)
     names = tuple(map(str, kept))
     sizes = Counter({(width, height): len(kept)})
     return _Result(pixels, stored, choice, names, kept, len(table), len(kept), labels=labels, sizes=sizes)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from selfsort.data.arrays import conform_into
+from selfsort.data.class_lists import CLASS_LISTS
 from selfsort.data.datasets import ImageSpec
 from selfsort.errors import InvalidInput, invalid
 from selfsort.progress import track
@@ -19,6 +20,10 @@ Array = npt.NDArray[Any]
 Bools = npt.NDArray[np.bool_]
 
 BLOCK_BYTES = 1 << 24
+CLASS = "class"
+"""The column of a folder of pictures: the folder that each lies in."""
+OTHER_LABELS = ("coarse",)
+"""Words that --labels knows beside the names of files."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +50,8 @@ class Table:
     unknown_label: int | None = None
     """Marks images without a label; labels count only if none of the images kept has it."""
     label_names: tuple[str, ...] | None = None
+    other_labels: Mapping[str, tuple[Array, tuple[str, ...] | None]] = field(default_factory=dict)
+    """Further labels by the name that --labels knows, and what their classes are called."""
 
     def __len__(self) -> int:
         return sum(part.rows for part in self.parts)
@@ -81,12 +88,28 @@ def block_rows(row_bytes: int) -> int:
     return max(1, BLOCK_BYTES // max(1, row_bytes))
 
 
-def parse_where(where: str) -> tuple[str, str]:
-    """Split NAME=VALUE."""
-    name, separator, value = where.partition("=")
-    if not separator or not name or not value:
-        raise invalid("--where", "have the form NAME=VALUE", repr(where), "Write for example --where split=1.")
-    return name, value
+@dataclass(frozen=True)
+class Where:
+    """Rows to keep: those with one of some values in a column, or with none of them."""
+
+    name: str
+    text: str
+    is_excluding: bool = False
+
+
+def parse_where(where: str) -> Where:
+    """Read NAME=VALUE, NAME=VALUE,VALUE or NAME!=VALUE.
+
+    >>> parse_where("split=0,1"), parse_where("split!=2")
+    (Where(name='split', text='0,1', is_excluding=False), Where(name='split', text='2', is_excluding=True))
+    """
+    name, separator, text = where.partition("=")
+    is_excluding = name.endswith("!")
+    name = name.removesuffix("!")
+    if not separator or not name or not text:
+        remedy = "Write for example --where split=1, split=0,1 or split!=2."
+        raise invalid("--where", "have the form NAME=VALUE", repr(where), remedy)
+    return Where(name, text, is_excluding)
 
 
 def require_column(name: str, shape: tuple[int, ...], n_rows: int) -> None:
@@ -97,8 +120,9 @@ def require_column(name: str, shape: tuple[int, ...], n_rows: int) -> None:
 
 
 def select(where: str, column: Array | None, known: Iterable[str], n_rows: int) -> Bools:
-    """Return which rows have the wanted value in the named column."""
-    name, text = parse_where(where)
+    """Return which rows have a wanted value in the named column."""
+    wish = parse_where(where)
+    name = wish.name
     if column is None:
         names = ", ".join(known)
         raise invalid(
@@ -108,11 +132,22 @@ def select(where: str, column: Array | None, known: Iterable[str], n_rows: int) 
             "Change the name." if names else "Leave --where out, or use an .npz file.",
         )
     require_column(name, column.shape, n_rows)
-    chosen: Bools = column == _parse(text, column, name)
+    chosen: Bools = np.isin(column, _values(wish, column))
+    if wish.is_excluding:
+        chosen = ~chosen
     if not chosen.any():
         values = ", ".join(map(str, np.unique(column)[:8].tolist()))
         raise invalid("--where", f"match some rows ({name} holds {values})", repr(where), "Choose another value.")
     return chosen
+
+
+def _values(wish: Where, column: Array) -> list[Any]:
+    """Return the values named: a list of classes, one value with a comma in it if there is such a one, or several."""
+    texts = list(CLASS_LISTS.get(wish.text, ())) if wish.name == CLASS else []
+    if not texts:
+        is_one = column.dtype.kind in "US" and bool((column == _parse(wish.text, column, wish.name)).any())
+        texts = [wish.text] if is_one else wish.text.split(",")
+    return [_parse(text.strip(), column, wish.name) for text in texts]
 
 
 def _parse(text: str, column: Array, name: str) -> Any:

@@ -40,6 +40,9 @@ class EncoderCard:
 OWN: dict[str, str | EncoderCard] = {
     "efficientnet-lite0": "selfsort.encoders.weights:LITE0",
     "efficientnet-lite2": "selfsort.encoders.weights:LITE2",
+    "hog": "selfsort.encoders.handcrafted:HOG",
+    "lbp": "selfsort.encoders.handcrafted:LBP",
+    "spm": "selfsort.encoders.handcrafted:SPM",
 }
 
 PREFERRED = ("efficientnet-lite2", "efficientnet-lite0")

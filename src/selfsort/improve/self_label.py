@@ -19,7 +19,9 @@ Where we differ from the papers:
 - Batch normalisation takes the statistics for prediction from the images as they are, once per epoch: those of strong
   views would not fit them.
 - Off by default: the labels may be regrouped first (`regroup`), which is ours.
+- The square cut out of strong views is black; SCAN's, made after normalisation, has the mean colour (`cutout_fill`).
 - The learning rate is not published for SeCu; ours is 0.01, falling as a cosine.
+The recipe `paper` leaves all of ours out but the rate, which no text states.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -50,6 +53,7 @@ from selfsort.types import (
     Assignment,
     Clustering,
     FinishedRun,
+    Images,
     Inputs,
     NetworkModel,
     Snapshot,
@@ -75,14 +79,25 @@ class SelfLabelConfig(Config):
         0.8, "share of the run's labels to be repeated after the warm-up, else none is changed"
     )
     regroup: bool = setting(False, "first regroup clusters where that is as stable; not in the papers", "ours")
-    balanced: bool = setting(False, "weigh images by 1/frequency of their cluster in the batch, as SCAN does", "code")
+    sharpen: bool = setting(True, "raise assignments to a power that makes half of the images sure; no: as they are")
+    refresh_bn: bool = setting(
+        True, "take statistics of batch normalisation from images as they are, once per epoch; no: from all views seen"
+    )
+    balanced: bool = setting(False, "weigh images by 1/frequency of their cluster in the batch, as SCAN does", "paper")
     batch_size: int = setting(1024, "images per step", "paper")
     optimizer: Literal["sgd", "adam"] = setting("sgd", "adam is SCAN's", "paper")
     lr: float = setting(0.01, "highest learning rate; not published")
     momentum: float = setting(0.9, "of sgd", "paper")
-    weight_decay: float = setting(1e-4, "of either", "code")
-    n_ops: int = setting(4, "random operations on a strong view", "code")
-    cutout: int = setting(16, "largest side of the square cut out of a strong view, at most half of the image", "code")
+    weight_decay: float = setting(1e-4, "of either", "code; SCAN's")
+    n_ops: int = setting(4, "random operations on a strong view", "code; SCAN's")
+    cutout: int = setting(
+        16,
+        "largest side of the square cut out of a strong view, at most half of the image",
+        "code; SCAN's, the limit is ours",
+    )
+    cutout_fill: Literal["black", "mean"] = setting(
+        "black", "what the square is filled with; mean: zeros after normalisation, SCAN's way"
+    )
     flip: Literal["auto"] | bool = setting("auto", "mirror strong views; auto: in colour images only")
 
     def __post_init__(self) -> None:
@@ -159,15 +174,23 @@ def learning_rate(done: float, config: SelfLabelConfig) -> float:
     return config.lr * 0.5 * (1 + math.cos(math.pi * min(done, 1.0)))
 
 
-def strong_policy(shape: tuple[int, ...], config: SelfLabelConfig) -> Policy:
-    """Mirror, a few random operations, and a square cut out."""
+def strong_policy(shape: tuple[int, ...], config: SelfLabelConfig, mean: tuple[float, ...] = (0.5,)) -> Policy:
+    """Mirror, a few random operations, and a square cut out; `mean` is that of the images, channel by channel."""
     if len(shape) == 1:
         return ()  # the views of an encoder are ready
     height, width, channels = shape
     is_mirrored = channels == 3 if config.flip == "auto" else config.flip
     side = min(config.cutout, height // 2, width // 2)
     start: Policy = (Flip(),) if is_mirrored else ()
-    return (*start, RandomOps(n=config.n_ops), *((CutOut(size=side),) if side else ()))
+    fill = mean if config.cutout_fill == "mean" else 0.0
+    return (*start, RandomOps(n=config.n_ops), *((CutOut(size=side, fill=fill),) if side else ()))
+
+
+def mean_colour(images: Inputs) -> tuple[float, ...]:
+    """Return the mean of each channel, in [0, 1]; of an encoder's features there is none."""
+    if not isinstance(images, Images):
+        return ()
+    return tuple((images.pixels.mean(axis=(0, 1, 2), dtype=np.float64) / 255).tolist())
 
 
 # --- network -------------------------------------------------------------------------------------------------------
@@ -176,14 +199,14 @@ def strong_policy(shape: tuple[int, ...], config: SelfLabelConfig) -> Policy:
 class Refined(nn.Module):
     """The network of a run, its assignments raised to a power."""
 
-    def __init__(self, network: nn.Module) -> None:
+    def __init__(self, network: nn.Module, *, is_refreshed: bool = True) -> None:
         super().__init__()
-        self.network = network
+        self.network, self.is_refreshed = network, is_refreshed
         for weight in self.network.parameters():
             weight.requires_grad_(True)
         self.register_buffer("sharpness", torch.ones(()))
         self.norms = [layer for layer in network.modules() if isinstance(layer, _BatchNorm)]
-        for norm in self.norms:
+        for norm in self.norms if is_refreshed else ():
             norm.momentum = 0.0  # strong views leave the statistics alone; see `take_statistics`
 
     def log_soft(self, x_BCHW: Tensor) -> tuple[Tensor, Tensor]:
@@ -200,6 +223,8 @@ class Refined(nn.Module):
 
 def take_statistics(net: Refined, images: Inputs, device: torch.device, size: int) -> None:
     """Let batch normalisation see all images as they are, once; no weight moves."""
+    if not net.is_refreshed:
+        return
     pixels, n_parts = tensor_of(images, device), max(1, len(images) // size)
     for norm in net.norms:
         norm.reset_running_stats()
@@ -235,7 +260,9 @@ class _Run:
         self, model: NetworkModel, images: Inputs, config: SelfLabelConfig, device: torch.device, seed: int
     ) -> None:
         self.images, self.config, self.device = images, config, device
-        self.net = Refined(copy.deepcopy(model.network())).to(device)  # the run stays as it is
+        # A copy: the run stays as it is.
+        self.net = Refined(copy.deepcopy(model.network()), is_refreshed=config.refresh_bn).to(device)
+        self.policy = strong_policy(images.shape, config, mean_colour(images))
         weights = list(self.net.parameters())
         self.optimizer: torch.optim.Optimizer = (
             torch.optim.SGD(weights, config.lr, momentum=config.momentum, weight_decay=config.weight_decay)
@@ -252,7 +279,9 @@ class _Run:
     def ask(self) -> dict[str, float | int]:
         """Keep what the network says before anything is trained, and make half of it sure; regroup it if set."""
         found = assign(self.net, self.images, self.device)
-        self.net.get_buffer("sharpness").fill_(sharpness_for(torch.from_numpy(found.soft), self.config.threshold))
+        if self.config.sharpen:
+            power = sharpness_for(torch.from_numpy(found.soft), self.config.threshold)
+            self.net.get_buffer("sharpness").fill_(power)
         self.before_N = self.fixed_N = torch.from_numpy(found.labels)
         self.latest_N = self.before_N.clone()
         return self.regroup() if self.config.regroup else {}
@@ -276,8 +305,9 @@ class _Run:
         self.net.get_buffer("sharpness").fill_(1.0)
         found = assign(self.net, self.images, self.device)
         soft_NK, labels_N = torch.from_numpy(found.soft), torch.from_numpy(found.labels)
-        power = min(sharpness_for(soft_NK, self.config.threshold), calibrated_sharpness(soft_NK, self.fixed_N))
-        self.net.get_buffer("sharpness").fill_(power)
+        if self.config.sharpen:
+            power = min(sharpness_for(soft_NK, self.config.threshold), calibrated_sharpness(soft_NK, self.fixed_N))
+            self.net.get_buffer("sharpness").fill_(power)
         return float((labels_N == self.fixed_N).double().mean())
 
     def state(self) -> State:
@@ -290,7 +320,6 @@ class _Run:
     def train_epoch(self) -> tuple[EpochStats, float]:
         """One pass; also returns the share of the images that were learned from."""
         config, pixels = self.config, tensor_of(self.images, self.device)
-        policy = strong_policy(self.images.shape, config)
         n_steps, n_done, n_sure = -(-len(pixels) // config.batch_size), 0, 0
 
         def step(batch_B: Tensor) -> Tensor | None:
@@ -301,7 +330,7 @@ class _Run:
             n_done += 1
             x_BCHW = pixels.floats(batch_B)
             y_B, is_sure_B = self.answers(batch_B, x_BCHW)
-            strong_BCHW = pixels.augmented(batch_B, policy, self.viewing)
+            strong_BCHW = pixels.augmented(batch_B, self.policy, self.viewing)
             if int(is_sure_B.sum()) < 2:  # nothing to learn from; and batch normalisation needs two
                 return None
             n_sure += int(is_sure_B.sum())

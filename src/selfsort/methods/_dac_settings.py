@@ -13,9 +13,10 @@ from selfsort.config import Config, setting
 class DACConfig(Config):
     """Settings of DAC."""
 
-    arch: Literal["code", "code-cifar", "code-dog", "paper"] = setting(
+    arch: Literal["code", "code-cifar", "code-cifar2", "code-stl", "code-dog", "paper"] = setting(
         "code",
-        "network: of the released scripts (by image size, or those for CIFAR, ImageNet-Dog) or the paper",
+        "network: of the script for MNIST (two blocks; three from 64 pixels on), for CIFAR (first and second script), "
+        "STL-10 and ImageNet-10, ImageNet-Dog, or of the paper",
         "code",
     )
     width: int = setting(64, "channels of the first block; each further block doubles them", "paper")
@@ -24,13 +25,19 @@ class DACConfig(Config):
     thresholds: Literal["adaptive", "linear", "single"] = setting(
         "adaptive", "two that move by eta; two that meet after `epochs`; one (DAC*)", "paper"
     )
-    upper: float = setting(0.95, "two thresholds: where the upper one starts", "paper, by a re-implementation")
-    lower: float = setting(0.455, "two thresholds: where the lower one starts", "paper, by a re-implementation")
-    eta: float = setting(0.009, "adaptive: step of lambda per epoch", "paper, by a re-implementation")
+    upper: float = setting(
+        0.95, "two thresholds: where the upper one starts", "paper; as others have re-implemented it"
+    )
+    lower: float = setting(
+        0.455, "two thresholds: where the lower one starts", "paper; as others have re-implemented it"
+    )
+    eta: float = setting(0.009, "adaptive: step of lambda per epoch", "paper; as others have re-implemented it")
     single_start: float = setting(0.9, "single: where the threshold starts", "code")
     single_end: float = setting(0.5, "single: where it is in the last epoch", "code")
     pair_loss: Literal["bce", "mse"] = setting("bce", "cross-entropy or squared error of the pairs", "paper")
-    aux_weight: float = setting(0.0, "weight of agreement with the pool's label features; scripts: 1 or 10", "code")
+    aux_weight: float = setting(
+        0.0, "weight of agreement with the pool's label features; scripts: 1 or 10", "paper; the term is the code's"
+    )
     entropy_weight: float = setting(0.0, "weight of using all clusters, against collapse; not in the paper", "ours")
     epochs: int = setting(50, "passes over all pools, at most; adaptive ends when the thresholds meet", "code")
     pool_size: int = setting(1000, "images that targets are computed for at a time", "code")
@@ -42,13 +49,15 @@ class DACConfig(Config):
         "batch", "statistics for targets: the batch's or the running ones", "code"
     )
     bn_eval: Literal["running", "batch"] = setting(
-        "running", "statistics for labels: the running ones, or the batch's (code)"
+        "running", "statistics for labels: the running ones, or the batch's, as in the code", "ours"
     )
     rotate: float = setting(10.0, "turn training images by up to so many degrees", "code")
     translate: float = setting(0.1, "move them by up to this share of the side", "code")
     zoom: float = setting(0.05, "stretch each axis by up to this share", "code")
     channel_shift: float = setting(0.05, "brighten each channel by up to this share", "code")
-    flip: Literal["auto"] | bool = setting("auto", "mirror half of them; auto: colour yes, gray no", "code")
+    flip: Literal["auto"] | bool = setting(
+        "auto", "mirror half of them; auto: colour yes, gray no", "code; the rule is ours"
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -47,9 +47,13 @@ def stage(features: F32, log_s_NK: Tensor, *, is_sparse: bool = False) -> Arrays
     return {"score_histogram": bars, "rows": rows, "features": features[rows], "soft": soft, "labels": labels}
 
 
-def pictures(net: AutoEncoder, images: Images, log_s_NK: Tensor, device: torch.device) -> Arrays:
-    """Filters, and what every layer makes of the surest images of the first clusters."""
+def pictures(
+    net: AutoEncoder, images: Images, log_s_NK: Tensor, device: torch.device, chosen: tuple[int, ...] = ()
+) -> Arrays:
+    """Filters, and what every layer makes of the images chosen, or of the surest ones of the first clusters."""
     shown = log_s_NK.argmax(dim=0)[:_N_SHOWN]
+    if kept := [row for row in chosen if row < len(images)]:
+        shown = torch.tensor(kept)
     net.eval()
     with torch.inference_mode():
         maps = net.activations(PixelTensor(images, device).floats(shown))

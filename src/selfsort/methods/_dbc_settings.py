@@ -30,6 +30,9 @@ class FCAEConfig(Config):
     rotate: float = setting(0.0, "turn training images at random by up to so many degrees, in both stages")
     translate: float = setting(0.0, "move training images at random by up to this share of the side, in both stages")
     zoom: float = setting(0.0, "stretch each axis of training images by up to this share, in both stages")
+    shown: tuple[int, ...] = setting(
+        (), "places of images whose activations the report shows; none: the surest of the first three clusters"
+    )
     restore: bool = setting(False, "rebuild images as they were before they were rotated, translated and zoomed")
 
     def __post_init__(self) -> None:
@@ -39,6 +42,7 @@ class FCAEConfig(Config):
         self.require("batch_size", self.batch_size >= 2, "be at least 2, for batch normalisation")
         for name in ("ae_lr", "v"):
             self.require(name, getattr(self, name) > 0, "be positive")
+        self.require("shown", min(self.shown, default=0) >= 0, "be at least 0")
         self.require("zoom", 0 <= self.zoom < 1, "be at least 0 and below 1")
         for name in ("rotate", "translate"):
             self.require(name, getattr(self, name) >= 0, "be at least 0")

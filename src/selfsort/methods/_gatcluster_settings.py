@@ -24,35 +24,47 @@ class GATClusterConfig(Config):
     w_sm: float = setting(1.0, "weight of SM: pairs are alike or different (separability maximisation)", "paper")
     w_ea: float = setting(3.0, "weight of EA: all clusters are used (entropy analysis)", "paper")
     w_am: float = setting(5.0, "weight of AM: attention says the same (attention mapping); 0 drops the module", "paper")
-    entropy_batch: int = setting(0, "images over which EA averages; 0: those of the small batch", "code")
+    entropy_batch: int = setting(
+        0, "images over which EA averages; 0: those of the small batch", "code; other numbers are ours"
+    )
     kmeans_on: Literal["ta", "l", "features"] = setting(
-        "ta", "what k-means sees in step 1: targets, label features, or features of the image module", "code; ours"
+        "ta",
+        "what k-means sees in step 1: targets, label features, or features of the image module",
+        "code; the paper has l, features is ours",
     )
     n_restarts: int = setting(20, "starts of k-means in step 1", "code")
     bn_targets: Literal["running", "batch"] = setting(
-        "running", "statistics for targets: the running ones, or those of the m1 images at hand", "code; batch ours"
+        "running", "statistics for targets: the running ones, or those of the m1 images at hand", "code; batch is ours"
     )
     bn_eval: Literal["running", "refreshed"] = setting(
         "running",
         "statistics for labels: the running ones, of augmented images, or refreshed on the originals",
-        "code; refreshed ours",
+        "code; refreshed is ours",
     )
-    min_share: float = setting(0.1, "smallest cluster of k-means that is trusted, as a share of M / k", "code")
+    min_share: float = setting(0.1, "smallest cluster of k-means that is trusted, as a share of M / k; 0: any", "code")
     arch: Literal["auto", "stl", "dog-96", "dog-128", "cifar", "small"] = setting(
-        "auto", "stem of the image module: by image size, or that of an experiment", "paper"
+        "auto", "stem of the image module: by image size, or that of an experiment", "paper; the rule is ours"
     )
-    map_side: int = setting(0, "side of the attention map; 0: the first that is 7 or less", "paper")
+    map_side: int = setting(0, "side of the attention map; 0: the first that is 7 or less", "paper; the rule is ours")
     width: float = setting(1.0, "factor on the channels of the image module")
     attention: Literal["gaussian", "soft"] = setting("gaussian", "one Gaussian bump, or any map (soft)", "paper")
     attention_conv: bool = setting(True, "1x1 convolution before the attention parameters (STL-10: yes)", "code")
+    modules: Literal["code", "paper"] = setting(
+        "code",
+        "label and attention module: as released, or as printed (64 channels, averages, three linear layers, ReLU "
+        "in place of the sigmoid; attention_conv and label_relu do not count)",
+        "code",
+    )
     label_relu: bool = setting(False, "ReLU after the label module's convolution (ImageNet-10: yes)", "code")
     a0: float = setting(0.1, "width of the bump at delta = 1; the paper prints 0.05, its code has 0.1", "code")
-    tied: bool = setting(False, "use delta for mu_y as well, as the released code does", "code")
+    tied: bool = setting(False, "use delta for mu_y as well, as the released code does", "paper")
     gray: bool = setting(True, "the network sees gray images; colour is augmented before", "paper")
     mean: tuple[float, ...] = setting((0.0,), "subtracted from the pixels, one number or one per channel", "code")
     std: tuple[float, ...] = setting((1.0,), "divides the pixels, one number or one per channel", "code")
     standardise: bool = setting(False, "bring images to one brightness and contrast before augmentation", "ours")
-    flip: Literal["auto"] | float = setting("auto", "chance of mirroring; auto: 0.5, or 0 if images come gray", "code")
+    flip: Literal["auto"] | float = setting(
+        "auto", "chance of mirroring; auto: 0.5, or 0 if images come gray", "code; the rule is ours"
+    )
     jitter: float = setting(0.3, "brightness and contrast change by up to this factor", "code")
     hue: float = setting(0.2, "hue turns by up to this share of the circle", "code")
     rotate: float = setting(10.0, "degrees of rotation, either way", "code")

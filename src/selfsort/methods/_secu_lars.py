@@ -17,8 +17,7 @@ from selfsort.errors import invalid
 class LARS(torch.optim.Optimizer):
     """Momentum SGD; the gradient of every matrix is scaled by trust * |weights| / |gradient|.
 
-    Vectors (biases, batch normalisation) and groups with `is_adapted=False` take plain momentum steps; vectors are
-    not decayed either.
+    Vectors (biases, batch normalisation) take plain momentum steps and are not decayed.
     """
 
     def __init__(
@@ -31,7 +30,7 @@ class LARS(torch.optim.Optimizer):
     ) -> None:
         if lr < 0 or trust <= 0:
             raise invalid("lr and trust", "be at least 0 and positive", (lr, trust), "Change the learning rate.")
-        defaults = {"lr": lr, "momentum": momentum, "weight_decay": weight_decay, "trust": trust, "is_adapted": True}
+        defaults = {"lr": lr, "momentum": momentum, "weight_decay": weight_decay, "trust": trust}
         super().__init__(params, defaults)
 
     @torch.no_grad()
@@ -48,7 +47,7 @@ class LARS(torch.optim.Optimizer):
         is_matrix = weight.ndim > 1
         if is_matrix and group["weight_decay"]:
             gradient = gradient.add(weight, alpha=group["weight_decay"])
-        if is_matrix and group["is_adapted"]:
+        if is_matrix:
             size, slope = weight.norm(), gradient.norm()
             ratio = torch.where((size > 0) & (slope > 0), group["trust"] * size / slope, torch.ones_like(size))
             gradient = gradient * ratio

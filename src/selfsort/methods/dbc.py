@@ -226,7 +226,7 @@ def train(
         inertia = _place_centres(run, features, seed)
         log_s_NK = run.log_scores(features)
         run.labels = log_s_NK.argmax(dim=1).numpy()
-        run.extra = pictures(run.net, images, log_s_NK, device) if isinstance(images, Images) else {}
+        run.extra = pictures(run.net, images, log_s_NK, device, config.shown) if isinstance(images, Images) else {}
         result = None if isinstance(config, DBCConfig) else _result(run, features, log_s_NK)
         yield run.snapshot("k-means", {"inertia": inertia}, history=stage(features, log_s_NK), result=result)
     if isinstance(config, DBCConfig):

@@ -90,7 +90,12 @@ def comparable(features_MD: Tensor) -> Tensor:
 
 
 def trusted_clusters(c_M: Tensor, n_clusters: int, min_share: float) -> tuple[Tensor, bool]:
-    """Guard k-means: if a cluster is missing or tiny, every image stands for itself. Also tells if that is so."""
+    """Guard k-means: if a cluster is missing or tiny, every image stands for itself. Also tells if that is so.
+
+    A share of 0 trusts k-means as it is, like the paper.
+    """
+    if min_share == 0:
+        return c_M, False
     sizes = torch.bincount(c_M, minlength=n_clusters)
     is_sound = int(sizes.min()) > 0 and float(sizes.min()) >= min_share * len(c_M) / n_clusters
     return (c_M, False) if is_sound else (torch.arange(len(c_M), device=c_M.device), True)
@@ -161,6 +166,7 @@ def build_network(shape: tuple[int, ...], config: GATClusterConfig, *, on_maps: 
         attention_conv=config.attention_conv,
         a0=config.a0,
         tied=config.tied,
+        modules=config.modules,
     )
 
 

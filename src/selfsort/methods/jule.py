@@ -17,11 +17,13 @@ Where we differ from the paper:
 - gamma is 1, as in the authors' code (the paper says 2). The margin is 0.2 as there, so that the network does not learn
   the errors of the first clusters by heart; with few images a cluster it is 1.0, the other end of the authors' advice,
   because such clusters are pure, and 0.2 is satisfied at once and teaches nothing.
-- The merges are exact (`update`), the local structure uses the whole affinity matrix and is applied down to k.
+- The local structure uses the whole affinity matrix and is applied down to k, as the paper has it and its code has not.
 - Clusters of a few images would use up the budget of k at the end; `absorb` gives them to their nearest large one.
 - The network sees each image with mean 0 and variance 1 (`standardise`), as the graph of pixels sees it with unit norm.
 - Features are always taken in evaluation mode; the released code makes those of SF from batch statistics.
 - The convolutions have no bias: the batch normalisation behind each of them would take it away.
+- The rate runs on from period to period, training comes before the first merge and not after the last, and negatives
+  are random, as in the authors' code; `restart_lr`, `order` and `negatives` have the paper's way, as its recipe does.
 - When nearest neighbours leave fewer clusters than asked for, merging on pixels makes a finer start.
 - Off by default: the first graph may compare images in several views (`neighbours`), and triplets may hold augmented
   images (`augment`).
@@ -82,37 +84,51 @@ class JULEConfig(GraphConfig):
     a: float = setting(1.0, "width of the affinity: sigma^2 is a times the mean squared neighbour distance", "paper")
     K_c: int = setting(5, "neighbouring clusters in the local structure term", "paper")
     lambda_: float = setting(1.0, "weight of the local structure term; 0 is plain AC-GDL", "paper")
-    gamma: float = setting(1.0, "weight of the distance to the positive in a triplet", "code; the paper says 2.0")
+    gamma: float = setting(1.0, "weight of the distance to the positive in a triplet", "code; the paper has 2.0")
     margin: float | Literal["auto"] = setting(
         "auto",
         "how much farther a negative has to be than the positive: 0.2, or 1.0 for few images a cluster",
-        "code, 0.2 to 1.0; rule ours",
+        "code; from 0.2 to 1.0, the rule is ours",
     )
-    n_neg: int = setting(20, "negatives per pair, at most", "code")
+    negatives: Literal["random", "nearest"] = setting(
+        "random",
+        "images of other clusters in a triplet: n_neg random ones for every pair, or the K_c nearest in the batch of "
+        "an image, with one random image of its cluster",
+        "code; nearest is the paper's",
+    )
+    n_neg: int = setting(20, "random negatives per pair, at most", "code")
     eta: float | Literal["auto"] = setting(
         "auto",
         "share of the clusters merged away in a period: 0.9, or 0.2 for few images a cluster",
-        "paper; rule ours",
+        "paper; the rule is ours",
     )
     epochs: int = setting(20, "passes over the images in a period", "paper")
     batch_size: int = setting(100, "images per step", "code")
     lr: float = setting(0.01, "learning rate at the start", "paper")
     momentum: float = setting(0.9, "momentum of SGD", "paper")
     weight_decay: float = setting(5e-5, "weight decay of SGD", "paper")
-    lr_gamma: float = setting(1e-4, "the rate falls as (1 + lr_gamma * step) ^ -lr_power, over all periods", "paper")
+    lr_gamma: float = setting(1e-4, "the rate falls as (1 + lr_gamma * step) ^ -lr_power", "paper")
     lr_power: float = setting(0.75, "see lr_gamma", "paper")
+    restart_lr: bool = setting(False, "begin with lr anew in each period", "code; yes is the paper's")
+    order: Literal["train-first", "merge-first"] = setting(
+        "train-first",
+        "train on the first clusters and stop at the last merge; or merge by pixels first and train after every merge",
+        "code; merge-first is the paper's Algorithm 1",
+    )
     update: Literal["exact", "approx_size", "approx_alpha"] = setting(
-        "exact", "how affinities to a merged cluster are found", "paper; exact is ours"
+        "exact", "how affinities to a merged cluster are found: Eq. 14, or one of two approximations", "paper"
     )
     alpha: float = setting(0.0, "constant of update=approx_alpha", "code")
     init: Literal["knn", "kmeans"] = setting("knn", "first clusters: nearest-neighbour links, or k-means(n/4)", "paper")
     graph: Literal["global", "local"] = setting("global", "one affinity width for all images, or one for each", "paper")
     absorb: bool = setting(True, "give clusters of a few images to their nearest large one at the end", "ours")
     control: Literal["none", "raw", "random"] = setting(
-        "none", "controls of the paper: merge on raw pixels, or on an untrained network", "paper"
+        "none", "controls: merge on raw pixels (AC-GDL with lambda), or on an untrained network", "ours"
     )
-    arch: Literal["auto", "coil", "usps", "mnist", "umist", "faces", "patches"] = setting(
-        "auto", "network: by the paper's rule from the image size, or that of a data set", "paper"
+    arch: Literal["auto", "coil", "usps", "mnist", "umist", "umist-paper", "faces", "patches"] = setting(
+        "auto",
+        "network: by the paper's rule from the image size, or that of a data set",
+        "paper; the padding of umist is the code's",
     )
     standardise: bool = setting(True, "show the network each image with mean 0 and variance 1", "ours")
     augment: float = setting(
@@ -177,7 +193,7 @@ def plan_periods(n_start: int, n_clusters: int, eta: float) -> tuple[int, ...]:
 
 
 def learning_rate(step: int, config: JULEConfig) -> float:
-    """The "inverse" schedule, not restarted between periods."""
+    """The "inverse" schedule."""
     return config.lr * float((1 + config.lr_gamma * step) ** -config.lr_power)
 
 
@@ -214,6 +230,25 @@ def mine_triplets(labels_B: Tensor, n_neg: int, generator: torch.Generator) -> T
         place_PM[is_taken_P, t] = highest_PM[is_taken_P, t]
     place_PM += np.where(place_PM >= first_P1, size_P1, 0)  # step over the own cluster
     return Triplets(*(torch.from_numpy(order_B[places]) for places in (anchor_P, positive_P, place_PM)))
+
+
+def nearest_triplets(
+    features_BD: Tensor, labels_B: Tensor, n_nearest: int, generator: torch.Generator
+) -> Triplets | None:
+    """Each image with one random other of its cluster and its nearest images of other clusters in the batch (A.3).
+
+    None if there is no pair or no second cluster.
+    """
+    same_BB = labels_B[:, None] == labels_B
+    n_kept = min(n_nearest, len(labels_B) - int(same_BB.sum(dim=1).max()))
+    others_BB = same_BB & ~torch.eye(len(labels_B), dtype=torch.bool)
+    anchor_P = others_BB.any(dim=1).nonzero()[:, 0]
+    if not len(anchor_P) or not n_kept:
+        return None
+    positive_P = torch.multinomial(others_BB[anchor_P].double(), 1, generator=generator)[:, 0]
+    rows_BD = features_BD.detach().cpu()
+    distance_PB = torch.cdist(rows_BD[anchor_P], rows_BD).masked_fill(same_BB[anchor_P], torch.inf)
+    return Triplets(anchor_P, positive_P, distance_PB.topk(n_kept, largest=False).indices)
 
 
 def triplet_loss(features_BD: Tensor, triplets: Triplets, gamma: float, margin: float) -> Tensor:
@@ -350,7 +385,7 @@ class _Run:
 
     def snapshot(self, phase: str, event: Mapping[str, Any], **rest: Any) -> Snapshot:
         self.step += 1
-        total = 1 + len(self.counts) * (self.n_epochs + 1)
+        total = 1 + len(self.counts) * (self.n_epochs + 1) + (self.config.order == "merge-first")
         event = {"phase": phase, "period": self.period, **event}
         return Snapshot(self.step, total, self.labels, event, self.state, **rest)
 
@@ -360,7 +395,8 @@ class _Run:
         pixels, policy = tensor_of(self.images, self.device), gentle(config.augment)
 
         def step(batch_B: Tensor) -> Tensor | None:
-            triplets = mine_triplets(labels_N[batch_B], config.n_neg, self.negatives)
+            is_nearest = config.negatives == "nearest"
+            triplets = mine_triplets(labels_N[batch_B], 1 if is_nearest else config.n_neg, self.negatives)
             # Of several processes some may find no triplet; all must count the same steps.
             if triplets is None and distributed.world_size() == 1:
                 return None
@@ -372,6 +408,9 @@ class _Run:
             features_BD = self.net(pixels.augmented(batch_B, policy, self.negatives))
             if not config.embedding_dim:
                 features_BD = F.normalize(features_BD, eps=1e-8)
+            if is_nearest:
+                triplets = nearest_triplets(features_BD, labels_N[batch_B], config.K_c, self.negatives)
+                assert triplets is not None, "there was a pair and a second cluster"
             triplets = Triplets(*(places.to(self.device) for places in triplets))
             return triplet_loss(features_BD, triplets, config.gamma, margin)
 
@@ -388,9 +427,9 @@ def train(
 ) -> Iterator[Snapshot]:
     """Yield a snapshot for the start, each epoch and each merge round; the last one re-runs the clustering (RC)."""
     # The raw control and the low-dimensional embedding never cluster what the network makes of the images.
-    is_by_pixels = config.control == "raw" or config.embedding_dim > 0
+    is_by_pixels, is_merge_first = config.control == "raw" or config.embedding_dim > 0, config.order == "merge-first"
     run = _Run(images, config, device, seed)
-    if resume is None or is_by_pixels:
+    if resume is None or is_by_pixels or is_merge_first:
         view = first_view(images, config, device)
     if resume is None:
         run.labels, notes = first_clusters(view, config, seed)
@@ -401,23 +440,31 @@ def train(
     else:
         run.load(resume)
     while True:
-        while run.epoch < run.n_epochs:
-            stats = run.train_epoch()
-            run.epoch += 1
-            yield run.snapshot("train", stats.event())
-        if not is_by_pixels:
-            view = view_of(encode_layer(run.net, images, device), config, device)
+        if run.period or not is_merge_first:
+            while run.epoch < run.n_epochs:
+                if config.restart_lr and run.epoch == 0:
+                    run.iteration = 0
+                stats = run.train_epoch()
+                run.epoch += 1
+                yield run.snapshot("train", stats.event())
+            if not is_by_pixels:
+                view = view_of(encode_layer(run.net, images, device), config, device)
+        if run.period == len(run.counts):
+            break
         is_last, n_left = run.period == len(run.counts) - 1, int(run.counts[run.period])
         if config.absorb and not is_last:
             merged = merge_safely(view, run.labels, n_left, config)
         else:
             merged = merge(view, run.labels, n_left, config, absorb=config.absorb)
         run.labels, run.period, run.epoch = merged.labels, run.period + 1, 0
-        if is_last:
-            break
         event = {"isolated": merged.n_isolated}
+        if is_last:
+            event["absorbed_sf"] = merged.n_absorbed
+        if is_last and not is_merge_first:
+            break
         yield run.snapshot("merge", event, warnings=merged.warnings, history=_stage(view, run.labels))
-    yield _finish(run, view, merged)
+    # Training after the last merge changes no label: those of that merge are SF in either order.
+    yield _finish(run, view, {} if is_merge_first else {"absorbed_sf": merged.n_absorbed})
 
 
 def _stage(view: View, labels: I64) -> Arrays:
@@ -439,25 +486,25 @@ def _stage(view: View, labels: I64) -> Arrays:
     }
 
 
-def _finish(run: _Run, view: View, merged: Agglomeration) -> Snapshot:
+def _finish(run: _Run, view: View, last: Mapping[str, int]) -> Snapshot:
     """Re-run the clustering on the final features (RC) and pack the result; the last merge gave SF."""
-    config, device = run.config, run.device
+    config, device, labels_sf = run.config, run.device, run.labels
     start = nearest_neighbour_components(view.neighbours)
     again = merge(view, start, config.n_clusters, config, absorb=config.absorb)
     if again.is_split_start:
         start = np.arange(len(start))
     run.labels = again.labels
-    history = {**_stage(view, again.labels), "all_labels_sf": merged.labels.astype(np.int32)}
+    history = {**_stage(view, again.labels), "all_labels_sf": labels_sf.astype(np.int32)}
     if config.embedding_dim:
         view = view_of(encode_layer(run.net, run.images, device), config, device)
     scale = global_scale(view.neighbours, config.a)
     model = vote_state(view.features, again.labels, config.n_clusters, config.K_s, scale)
     model.arrays.update(pack_module("net", run.net))
     model.meta["shape"] = list(run.images.shape)
-    extras: Arrays = {"labels_sf": merged.labels, **merge_history(again, start)}
+    extras: Arrays = {"labels_sf": labels_sf, **merge_history(again, start)}
     soft = VoteModel(model, device).assign(view.features)
     result = Clustering(again.labels, soft, view.features, model, extras)
-    event = {"isolated": again.n_isolated, "absorbed": again.n_absorbed, "absorbed_sf": merged.n_absorbed}
+    event = {"isolated": again.n_isolated, "absorbed": again.n_absorbed, **last}
     return run.snapshot("recluster", event, warnings=again.warnings, history=history, result=result)
 
 

@@ -38,12 +38,25 @@ class Choice:
     reason: str
 
 
+PAPER, CODE = "paper", "code"
+"""Names of the recipes that hold the printed text, or the released code where it differs, and nothing of ours."""
+
 _DBC_SOURCE = "Li, Qiao, Zhang, Xi 2018: the network; the training settings are not stated, ours are the defaults"
 
 _DBC_MOVED: dict[str, Any] = {"rotate": 10.0, "translate": 0.1}
 _DBC_RESTORED: dict[str, Any] = _DBC_MOVED | {"zoom": 0.1, "restore": True}
 
 _DBC: tuple[Recipe, ...] = (
+    Recipe(
+        PAPER,
+        "dbc",
+        {"stop": 0.0},
+        "Li, Qiao, Zhang, Xi 2018: the algorithm, until no label changes; optimiser, rates, batches and epochs are not "
+        "stated, ours are the defaults",
+    ),
+    Recipe(
+        PAPER, "fcae-kmeans", {}, "Li, Qiao, Zhang, Xi 2018: stage I, then k-means; how it is trained is not stated"
+    ),
     *(
         Recipe(name, method, {"arch": arch}, _DBC_SOURCE, shape)
         for method in ("dbc", "fcae-kmeans")
@@ -79,7 +92,33 @@ _DBC: tuple[Recipe, ...] = (
 
 _JULE_SOURCE = "Yang, Parikh, Batra 2016: the network and eta; gamma, margin and input are ours"
 
+# A margin is "added" in A.3, its size is the code's; so is the size of the batches.
+_JULE_PAPER: dict[str, Any] = {
+    "gamma": 2.0,
+    "margin": 0.2,
+    "negatives": "nearest",
+    "restart_lr": True,
+    "order": "merge-first",
+    "absorb": False,
+    "standardise": False,
+}
+_JULE_CODE: dict[str, Any] = {"gamma": 1.0, "margin": 0.2, "absorb": False, "standardise": False}
+
 _JULE: tuple[Recipe, ...] = (
+    *(
+        Recipe(name, "jule", settings | {"eta": eta}, f"Yang, Parikh, Batra 2016: {source}")
+        for name, eta, settings, source in (
+            (
+                PAPER,
+                0.9,
+                _JULE_PAPER,
+                "the printed text (Sec. 3.5, 3.6, Table 2, A.3); margin and batch are the code's",
+            ),
+            ("paper-faces", 0.2, _JULE_PAPER, "the printed text, with eta as for the face sets"),
+            (CODE, 0.9, _JULE_CODE, "the Torch code, but for its neighbour search and SF features, which are faults"),
+            ("code-faces", 0.2, _JULE_CODE, "the Torch code, with eta as for the face sets"),
+        )
+    ),
     *(
         Recipe(name, "jule", {"arch": arch, "eta": eta}, _JULE_SOURCE, shape)
         for name, arch, eta, shape in (
@@ -151,7 +190,21 @@ _GAT_CPU: dict[str, Any] = {
     "augment_once": False,
 }
 
+# Length, number of restarts and augmentation are not printed: those of the released code.
+_GAT_PAPER: dict[str, Any] = {"modules": "paper", "kmeans_on": "l", "repeats": 1, "a0": 0.05, "min_share": 0.0}
+_GAT_CODE: dict[str, Any] = {"tied": True, "flip": 0.5}
+
 _GAT: tuple[Recipe, ...] = (
+    Recipe(
+        PAPER,
+        "gatcluster",
+        _GAT_PAPER | {"flip": 0.5},
+        _GAT_SOURCE.format(
+            "the printed text (Alg. 1, Eq. 4 to 12, Tables S6 to S8); length and augmentation, which it "
+            "leaves open, are the code's"
+        ),
+    ),
+    Recipe(CODE, "gatcluster", _GAT_CODE, _GAT_SOURCE.format("the released code for STL-10, its tied parameters too")),
     *(
         Recipe(name, "gatcluster", settings, _GAT_SOURCE.format(source), (side, side, 3))
         for name, side, settings, source in (
@@ -241,6 +294,7 @@ _SECU_CPU: dict[str, Any] = {
 }
 
 _SECU: tuple[Recipe, ...] = (
+    Recipe(PAPER, "secu", {"arch": "resnet18", "flip": True}, f"{_SECU_SOURCE}: as for CIFAR-10, images of any size"),
     Recipe("cifar10", "secu", {"arch": "resnet18"}, _SECU_SOURCE, (32, 32, 3)),
     Recipe("cifar100-20", "secu", {"arch": "resnet18", "epochs": 800, "centre_lr": 0.8, "crop_min": 0.2}, _SECU_SOURCE),
     Recipe("cifar100", "secu", {"arch": "resnet18", "epochs": 800, "centre_lr": 0.01, "crop_min": 0.2}, _SECU_SOURCE),
@@ -252,10 +306,37 @@ _SECU: tuple[Recipe, ...] = (
         f"{_SECU_SOURCE}: stage 2, from the network of stage 1",
     ),
     Recipe("imagenet", "secu", _SECU_IMAGENET, _SECU_SOURCE, (224, 224, 3)),
+    Recipe(
+        "imagenet-entropy",
+        "secu",
+        {**_SECU_IMAGENET, "constraint": "entropy", "alpha": 100_000.0, "centre_schedule": "rising"},
+        "Qian 2023, released code: the entropy constraint, under which the rate of the centres rises",
+    ),
     Recipe("cpu", "secu", _SECU_CPU, "ours: a small network and short training, for a CPU", is_cpu_sized=True),
 )
 
+_SELF_LABEL_PAPER: dict[str, Any] = {
+    "min_agreement": 0.0,
+    "sharpen": False,
+    "refresh_bn": False,
+    "cutout_fill": "mean",
+    "flip": True,
+}
+
 _SELF_LABEL: tuple[Recipe, ...] = (
+    *(
+        Recipe(
+            name,
+            "self-label",
+            _SELF_LABEL_PAPER | settings,
+            f"Qian 2023, supplement 3.1, and SCAN's strong views: {source}; the rate is not stated",
+        )
+        for name, settings, source in (
+            (PAPER, {}, "as for CIFAR"),
+            ("paper-stl10", {"cutout": 32}, "as for STL-10"),
+            ("paper-imagenet", {"cutout": 75, "epochs": 11}, "as for ImageNet"),
+        )
+    ),
     Recipe(
         "scan",
         "self-label",
@@ -287,7 +368,26 @@ _DAC_STRONG: dict[str, Any] = {"rotate": 20.0, "translate": 0.18, "zoom": 0.15, 
 _DAC_STAR: dict[str, Any] = {"thresholds": "single", "single_start": 0.99, "single_end": 0.75, "epochs": 50}
 _DAC_CIFAR = _DAC_SCRIPT | _DAC_STAR | _DAC_STRONG | {"arch": "code-cifar"}
 
+_DAC_STAR_MNIST: dict[str, Any] = {"thresholds": "single", "pair_loss": "mse", "epochs": 20}
+
 _DAC: tuple[Recipe, ...] = (
+    Recipe(
+        PAPER,
+        "dac",
+        {"arch": "paper", "batch_size": 32},
+        _DAC_SOURCE.format(
+            "the supplement's networks, batch and rate; pools and augmentation, on which the text in hand is "
+            "silent, are the scripts'"
+        ),
+    ),
+    Recipe(
+        CODE,
+        "dac",
+        _DAC_STAR_MNIST | {"bn_eval": "batch"},
+        _DAC_SOURCE.format(
+            "the script for MNIST, labels by batch statistics too; the others go by the name of their data"
+        ),
+    ),
     Recipe(
         "cpu",
         "dac",
@@ -310,14 +410,15 @@ _DAC: tuple[Recipe, ...] = (
             (
                 "mnist-star",
                 (28, 28, 1),
-                {"thresholds": "single", "pair_loss": "mse", "epochs": 20},
+                _DAC_STAR_MNIST,
                 "the released script: one threshold, squared error",
             ),
             (
                 "cifar10",
                 (32, 32, 3),
                 _DAC_SCRIPT
-                | {"thresholds": "linear", "upper": 0.99, "lower": 0.8, "aux_weight": 1.0, "translate": 0.09},
+                | {"arch": "code-cifar2", "thresholds": "linear", "upper": 0.99, "lower": 0.8}
+                | {"aux_weight": 1.0, "translate": 0.09},
                 "the second released script, two thresholds",
             ),
             ("cifar10-star", (32, 32, 3), _DAC_CIFAR, "the first released script, one threshold"),
@@ -325,10 +426,15 @@ _DAC: tuple[Recipe, ...] = (
             (
                 "stl10",
                 (96, 96, 3),
-                _DAC_SCRIPT | _DAC_STAR | {"single_end": 0.5, "epochs": 75},
+                _DAC_SCRIPT | _DAC_STAR | {"arch": "code-stl", "single_end": 0.5, "epochs": 75},
                 "the released script, one threshold",
             ),
-            ("imagenet10", (96, 96, 3), _DAC_SCRIPT | _DAC_STAR, "the released script, one threshold"),
+            (
+                "imagenet10",
+                (96, 96, 3),
+                _DAC_SCRIPT | _DAC_STAR | {"arch": "code-stl"},
+                "the released script, one threshold",
+            ),
             (
                 "imagenet-dog",
                 (96, 96, 3),

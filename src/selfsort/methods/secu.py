@@ -16,8 +16,8 @@ Where we differ from the paper and its code:
 - Images are normalised by their own mean and deviation, of all images of the run; no data set's constants are needed.
 - Mirrored views (`flip`) are left out for gray images, whose meaning often depends on left and right.
 - Labels in the log are the assignments made in training; those of the result come from one pass in evaluation mode.
-- The ImageNet variant averages over projector and predictor where the paper does not say how; prediction uses the
-  projector.
+- With a predictor (ImageNet) losses and assignments are averaged over its output and the projector's, and the
+  projector's other view is the soft target of both, as in the code; prediction uses the projector, which is ours.
 """
 
 from __future__ import annotations
@@ -70,20 +70,24 @@ class SeCuConfig(Config):
     """Settings; the defaults are those published for CIFAR-10, with the size constraint."""
 
     arch: Literal["auto", "small", "resnet18", "resnet18-stl", "resnet50"] = setting(
-        "auto", "encoder: by image size, ours for a CPU (small), or a published one", "paper"
+        "auto",
+        "encoder: by image size, ours for a CPU (small), or a published one",
+        "paper; small and the rule are ours",
     )
     width: int = setting(32, "channels of the first stage of the small encoder")
     dim: int = setting(128, "length of the features (D)", "paper")
-    with_predictor: bool = setting(False, "three-layer projection and a predictor behind it, as for ImageNet", "paper")
+    with_predictor: bool = setting(False, "three-layer projection and a predictor behind it, as for ImageNet", "code")
     centred: bool = setting(False, "batch normalisation at the end of the projection; more stable in short training")
     n_heads: int = setting(10, "heads; head h has h times as many centres as clusters asked for", "paper")
-    epochs: int = setting(400, "passes over the images after epoch 0", "paper")
+    epochs: int = setting(400, "passes over the images after epoch 0", "code")
     warmup: int = setting(10, "of these, epochs in which the learning rate rises", "code")
     batch_size: int = setting(128, "images per step", "paper")
     optimizer: Literal["sgd", "lars"] = setting("sgd", "lars for very large batches", "paper")
-    lr: float = setting(0.2, "highest learning rate of the encoder", "code")
+    lr: float = setting(0.2, "highest learning rate of the encoder", "paper")
     centre_lr: float = setting(1.2, "learning rate of the centres", "code")
-    centre_schedule: Literal["constant", "cosine"] = setting("constant", "of the centres' learning rate", "paper")
+    centre_schedule: Literal["constant", "cosine", "rising"] = setting(
+        "constant", "of the centres' learning rate; rising: the ImageNet script with the entropy constraint", "paper"
+    )
     momentum: float = setting(0.9, "of both", "code")
     weight_decay: float = setting(1e-4, "of both", "code")
     lam_x: float = setting(0.05, "temperature of the representation loss and of the soft assignments", "paper")
@@ -91,12 +95,12 @@ class SeCuConfig(Config):
     tau: float = setting(0.2, "weight of last epoch's label in the target; the rest is the other view's", "code")
     constraint: Literal["size", "entropy", "none"] = setting("size", "what keeps clusters alive", "paper")
     units: Literal["code", "supplement"] = setting(
-        "code", "cost of a cluster: minus the cosine, or minus log p, which is 1/lam_x times larger", "paper"
+        "code", "cost of a cluster: minus the cosine, or minus log p, which is 1/lam_x times larger", "code"
     )
     gamma: float = setting(0.9, "smallest size of a cluster, in units of n/k; 1: all equal", "paper")
     gamma_upper: float | None = setting(None, "largest size of a cluster, in units of n/k; none: any", "paper")
     eta_rho: float = setting(0.1, "step of the dual variables, in the units chosen", "code")
-    alpha: float | None = setting(None, "price of low entropy, in the units chosen; none: 0.12 n (code)", "paper")
+    alpha: float | None = setting(None, "price of low entropy, in the units chosen; none: 0.12 n", "code")
     centre_update: Literal["secu", "closed_form", "running_mean", "cross_entropy"] = setting(
         "secu", "how centres move: the paper's way, or one of its comparisons", "paper"
     )
@@ -141,11 +145,25 @@ class SeCuConfig(Config):
 # --- equations -----------------------------------------------------------------------------------------------------
 
 
-def representation_loss(views: Sequence[Tensor], w_DK: Tensor, y_B: Tensor, lam: float, tau: float) -> Tensor:
-    """L_x: each view predicts last epoch's label mixed with what the other view says; centres stand still."""
+def representation_loss(
+    views: Sequence[Tensor],
+    w_DK: Tensor,
+    y_B: Tensor,
+    lam: float,
+    tau: float,
+    *,
+    teachers: Sequence[Tensor] | None = None,
+) -> Tensor:
+    """L_x: each view predicts last epoch's label mixed with what the other view says; centres stand still.
+
+    With a predictor, what the projector makes of the views (`teachers`) also teaches what the predictor makes of them.
+    """
     log_p1_BK, log_p2_BK = (F.log_softmax(x_BD @ w_DK.detach() / lam, dim=1) for x_BD in views)
+    said = (log_p1_BK, log_p2_BK)
+    if teachers is not None:
+        said = tuple(F.log_softmax(x_BD.detach() @ w_DK.detach() / lam, dim=1) for x_BD in teachers)
     losses = []
-    for log_p_BK, other_BK in ((log_p1_BK, log_p2_BK), (log_p2_BK, log_p1_BK)):
+    for log_p_BK, other_BK in ((log_p1_BK, said[1]), (log_p2_BK, said[0])):
         soft_B = (other_BK.detach().exp() * log_p_BK).sum(dim=1)
         hard_B = log_p_BK.gather(1, y_B[:, None])[:, 0]
         losses.append(-(tau * hard_B + (1 - tau) * soft_B).mean())
@@ -175,9 +193,9 @@ def encoder_rate(progress: float, config: SeCuConfig) -> float:
 
 
 def centre_rate(progress: float, config: SeCuConfig) -> float:
-    """Learning rate of the centres: constant, or for the comparison falling."""
-    is_constant = config.centre_schedule == "constant"
-    return config.centre_lr * (1.0 if is_constant else half_cosine(progress / (config.epochs + 1)))
+    """Learning rate of the centres: constant; falling, for the comparison; or rising from zero."""
+    falling = half_cosine(progress / (config.epochs + 1))
+    return config.centre_lr * {"constant": 1.0, "cosine": falling, "rising": 1 - falling}[config.centre_schedule]
 
 
 # --- network and views ---------------------------------------------------------------------------------------------
@@ -209,8 +227,8 @@ class SeCuNet(nn.Module):
 
     def forward(self, x_BCHW: Tensor) -> tuple[Tensor, ...]:
         """Return the features and, with a predictor, what it makes of them."""
-        x_BD = self.features(x_BCHW)
-        return (x_BD,) if self.predict is None else (x_BD, unit(self.predict(x_BD)))
+        x_BD: Tensor = self.project(self.encoder(self.normalise(x_BCHW)))
+        return (unit(x_BD),) if self.predict is None else (unit(x_BD), unit(self.predict(x_BD)))
 
 
 def _trunk(shape: tuple[int, ...], config: SeCuConfig) -> tuple[nn.Module, nn.Module, int]:
@@ -369,8 +387,6 @@ def _optimizer(net: SeCuNet, config: SeCuConfig) -> torch.optim.Optimizer:
         groups.append({"params": centres})
     if config.optimizer == "sgd":
         return torch.optim.SGD(groups, config.lr, momentum=config.momentum, weight_decay=config.weight_decay)
-    for group in groups[1:]:
-        group["is_adapted"] = False
     return LARS(groups, config.lr, momentum=config.momentum, weight_decay=config.weight_decay)
 
 
@@ -434,7 +450,9 @@ class _Epoch:
         config, pairs = self.config, list(zip(*views, strict=True))
         # L_x takes last epoch's label, L_c the one just made; in epoch 0 there is no other.
         before_B = torch.where(old_B < 0, y_B, old_B)
-        l_x = [representation_loss(pair, self.fixed[h], before_B, config.lam_x, config.tau) for pair in pairs]
+        rest = (self.fixed[h], before_B, config.lam_x, config.tau)
+        l_x = [representation_loss(pairs[0], *rest)]
+        l_x += [representation_loss(pair, *rest, teachers=pairs[0]) for pair in pairs[1:]]
         x_BD, y_all = torch.cat([out for pair in pairs for out in pair]), y_B.repeat(2 * len(pairs))
         if config.is_by_gradient:
             rule = centre_loss if config.centre_update == "secu" else plain_centre_loss

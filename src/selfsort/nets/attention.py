@@ -23,6 +23,10 @@ from selfsort.nets.norm import standardised
 
 Arch = Literal["auto", "stl", "dog-96", "dog-128", "cifar", "small"]
 AttentionKind = Literal["gaussian", "soft"]
+Modules = Literal["code", "paper"]
+
+PRINTED_CHANNELS = 64
+"""Of the label module's convolution in the paper's Table S7."""
 
 # The published maps are 6x6 or 5x5; unless told otherwise, convolutions are added until the map is no larger than this.
 _LARGEST_MAP = 7
@@ -197,6 +201,24 @@ class Head(nn.Module):
         return F.softmax(self.second(F.relu(self.first(x_BK))), dim=1)
 
 
+class PrintedHead(nn.Module):
+    """Three linear layers with ReLU between them, then softmax: Tables S7 and S8.
+
+    They print Linear(K, K) three times behind 64 channels; the first must take those.
+    """
+
+    def __init__(self, n_clusters: int) -> None:
+        super().__init__()
+        sizes = (PRINTED_CHANNELS, n_clusters, n_clusters, n_clusters)
+        self.layers = nn.ModuleList(nn.Linear(sizes[i], sizes[i + 1]) for i in range(3))
+
+    def forward(self, x_BD: Tensor) -> Tensor:
+        """Return probabilities (B, K)."""
+        for layer in self.layers[:2]:
+            x_BD = F.relu(layer(x_BD))
+        return F.softmax(self.layers[2](x_BD), dim=1)
+
+
 class Attention(nn.Module):
     """From the image module's map (B, K, h, w) to an attention map (B, h, w), and what is left of it (B, K)."""
 
@@ -209,20 +231,22 @@ class Attention(nn.Module):
         has_conv: bool = True,
         a0: float = 0.1,
         tied: bool = False,
+        modules: Modules = "code",
     ) -> None:
         super().__init__()
-        self.size, self.a0, self.tied, self.kind = size, a0, tied, kind
+        self.size, self.a0, self.tied, self.kind, self.is_printed = size, a0, tied, kind, modules == "paper"
         self.conv = ConvUnit(n_clusters, Conv(n_clusters, 1)) if has_conv else nn.Identity()
         self.place: nn.Module
         if kind == "gaussian":
             self.place = nn.Linear(n_clusters * size[0] * size[1], 3)
         else:
             self.place = nn.Conv2d(n_clusters, 1, 1)
-        self.head = Head(n_clusters)
+        self.head = PrintedHead(n_clusters) if self.is_printed else Head(n_clusters)
 
     def parameters_of(self, map_BKhw: Tensor) -> Tensor:
         """Return mu_x, mu_y and delta (B, 3) of the Gaussian; the sigmoid keeps them where the grid is."""
-        return torch.sigmoid(self.place(self.conv(map_BKhw).flatten(1)))
+        placed_B3: Tensor = self.place(self.conv(map_BKhw).flatten(1))
+        return F.relu(placed_B3) if self.is_printed else torch.sigmoid(placed_B3)
 
     def attention_map(self, map_BKhw: Tensor) -> Tensor:
         """Return the attention map (B, h, w), between 0 and 1."""
@@ -232,8 +256,8 @@ class Attention(nn.Module):
 
     def forward(self, map_BKhw: Tensor, label_BKhw: Tensor) -> Tensor:
         """Return the label features l^a (B, K) of what the map lets through."""
-        seen_BK = (label_BKhw * self.attention_map(map_BKhw)[:, None]).sum(dim=(2, 3))
-        label: Tensor = self.head(seen_BK)
+        seen_BKhw = label_BKhw * self.attention_map(map_BKhw)[:, None]
+        label: Tensor = self.head(seen_BKhw.mean(dim=(2, 3)) if self.is_printed else seen_BKhw.sum(dim=(2, 3)))
         return label
 
 
@@ -253,6 +277,7 @@ class GATNet(nn.Module):
         attention_conv: bool = True,
         a0: float = 0.1,
         tied: bool = False,
+        modules: Modules = "code",
     ) -> None:
         """Build for images of this height, width and channel count; weights come from torch's global generator."""
         super().__init__()
@@ -267,12 +292,21 @@ class GATNet(nn.Module):
         units += [ConvUnit(n, conv) for conv in plan.extra]
         self.image = nn.Sequential(*units)
         self.to_clusters = ConvUnit(n, Conv(n_clusters, 1))
-        self.label_conv = ConvUnit(n_clusters, Conv(n_clusters, 1), has_relu=label_relu)
-        self.label_head = Head(n_clusters)
+        is_printed = modules == "paper"
+        self.label_conv = ConvUnit(
+            n_clusters, Conv(PRINTED_CHANNELS if is_printed else n_clusters, 1), has_relu=label_relu or is_printed
+        )
+        self.label_head = PrintedHead(n_clusters) if is_printed else Head(n_clusters)
         self.attention: Attention | None = None
         if has_attention:
             self.attention = Attention(
-                n_clusters, self.map_size, kind=attention_kind, has_conv=attention_conv, a0=a0, tied=tied
+                n_clusters,
+                self.map_size,
+                kind=attention_kind,
+                has_conv=attention_conv and not is_printed,
+                a0=a0,
+                tied=tied,
+                modules=modules,
             )
         self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 

@@ -54,7 +54,8 @@ ARCHITECTURES: dict[str, tuple[Block, ...]] = {
     "coil": (Block(),) * 4,
     "usps": (Block(),),
     "mnist": (Block(), Block(is_pooled=False)),
-    "umist": (Block(padding=2),) * 3,
+    "umist": (Block(padding=2),) * 3,  # the released code's; the paper pads nowhere
+    "umist-paper": (Block(),) * 3,
     "faces": (Block(),) * 2,  # FRGC, CMU-PIE, YTF
     "patches": (Block(kernel=3, padding=1, is_normalised=False),) * 2,
 }

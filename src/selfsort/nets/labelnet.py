@@ -1,9 +1,10 @@
 """The network of DAC: convolutions straight to one number per cluster, then the restraint layer.
 
-Two families. `code` is the network of the released scripts, which made the published logs: blocks of convolutions, a
-2x2 max pooling and one more batch normalisation after each, and a head of two small linear layers that start as the
-identity. `paper` is that of the supplement: strided convolutions in place of pooling, no such head. Every convolution
-is followed by batch normalisation and ReLU; weights start after He.
+Two families. `code` and its kin are the networks of the released scripts, which made the published logs: blocks of
+convolutions with max pooling after each, and a head of two small linear layers that start as the identity. The script
+for MNIST (`code`) normalises once more after each pooling and after the average; those for photographs do not. `paper`
+is the network of the supplement: strided convolutions in place of pooling, no such head. Every convolution is followed
+by batch normalisation and ReLU; weights start after He.
 
 Shape letters: B batch, C channels, H x W pixels, D pooled features, K clusters.
 """
@@ -20,7 +21,7 @@ from torch import Tensor, nn
 
 from selfsort.errors import invalid
 
-Arch = Literal["code", "code-cifar", "code-dog", "paper"]
+Arch = Literal["code", "code-cifar", "code-cifar2", "code-stl", "code-dog", "paper"]
 
 LAYERS = ("top", "top-1")
 
@@ -40,6 +41,8 @@ class Block:
     padding: int = 0
     shrink: int = 2
     is_strided: bool = False
+    is_renormed: bool = False
+    """Whether batch normalisation follows the pooling as well."""
 
     def out_side(self, side: int) -> int:
         """Length of a side after the block; below 1 if it does not fit."""
@@ -58,6 +61,8 @@ class Plan:
     has_head: bool = True
     is_cut_off: bool = True
     """A last ReLU after the head; the scripts for CIFAR have none."""
+    is_average_normed: bool = True
+    """Batch normalisation after the average; the scripts for photographs have none."""
 
     def fits(self, side: int) -> bool:
         """Tell whether a map is left at the end."""
@@ -86,18 +91,25 @@ def plan_network(height: int, width: int, arch: Arch = "code", channels: int = 6
     if arch == "paper":
         narrow = replace(narrow, is_strided=True, **({"kernel": 5, "shrink": 4} if is_large else {}))
         plan = Plan((narrow, replace(narrow, channels=2 * channels)), has_head=False)
-    elif arch == "code-cifar":
-        narrow = replace(narrow, n_convs=2)
-        plan = Plan((narrow, replace(narrow, channels=2 * channels)), is_cut_off=False)
+    elif arch == "code":
+        narrow = replace(narrow, is_renormed=True)
+        plan = Plan(_doubled(narrow, 3 if is_large else 2))
     elif arch == "code-dog":
-        plan = Plan((Block(channels, 2, 5, shrink=4), Block(2 * channels, 2, 3, shrink=4)))
+        plan = Plan((Block(channels, 2, 5, shrink=4), Block(2 * channels, 2, 3, shrink=4)), is_average_normed=False)
+    elif arch == "code-stl":
+        plan = Plan(_doubled(narrow, 3), is_average_normed=False)
     else:
-        plan = Plan(tuple(replace(narrow, channels=channels * 2**i) for i in range(3 if is_large else 2)))
+        narrow = replace(narrow, n_convs=2 if arch == "code-cifar" else 3)
+        plan = Plan(_doubled(narrow, 2), is_cut_off=False, is_average_normed=False)
     if side < _PLAIN_SIDE or not plan.fits(side):
         plan = replace(plan, blocks=tuple(replace(block, padding=block.kernel // 2) for block in plan.blocks))
     if not plan.fits(side):
         raise invalid("the image size", f"be large enough for arch={arch}", f"{height}x{width}", "Use --set arch=code.")
     return plan
+
+
+def _doubled(block: Block, n: int) -> tuple[Block, ...]:
+    return tuple(replace(block, channels=block.channels * 2**i) for i in range(n))
 
 
 def restrain(a_BK: Tensor) -> Tensor:
@@ -119,7 +131,7 @@ class LabelNet(nn.Module):
             channels = block.channels
         self.body = nn.Sequential(*layers)
         self.to_maps = nn.Sequential(*_conv(channels, n_clusters, 1), nn.ReLU(inplace=True))
-        self.norm = nn.BatchNorm1d(n_clusters)
+        self.norm = nn.BatchNorm1d(n_clusters) if plan.is_average_normed else nn.Identity()
         self.head = nn.Sequential(*(_head(n_clusters, is_cut_off=plan.is_cut_off) if plan.has_head else ()))
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
@@ -156,7 +168,7 @@ def _block(n_in: int, block: Block) -> list[nn.Module]:
         if is_last and not block.is_strided:
             layers.append(nn.MaxPool2d(block.shrink))  # before the ReLU: the same result, fewer values
         layers.append(nn.ReLU(inplace=True))
-    return layers if block.is_strided else [*layers, nn.BatchNorm2d(block.channels)]
+    return [*layers, nn.BatchNorm2d(block.channels)] if block.is_renormed else layers
 
 
 def _head(n_clusters: int, *, is_cut_off: bool) -> list[nn.Module]:

@@ -597,7 +597,9 @@ def free_name(request: Request) -> Path:
     return candidate
 
 
-def read_like(folder: RunFolder, source: str, *, max_bad: float) -> Dataset:
+def read_like(
+    folder: RunFolder, source: str, *, max_bad: float, where: str | None = None, labels: str | None = None
+) -> Dataset:
     """Read new images the way a run's own images were made equal."""
     spec = ImageSpec.from_json(folder.field("image", dict))
-    return read_source(source, spec=spec, max_bad=max_bad, min_images=1)
+    return read_source(source, spec=spec, where=where, labels=labels, max_bad=max_bad, min_images=1)

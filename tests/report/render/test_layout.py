@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from selfsort.metrics.neighbourhood import nearest
-from selfsort.report.render.layout import label_circle, neighbour_map, principal_components, seen_from_corner
+from selfsort.report.render.layout import label_circle, neighbour_map, principal_components, seen_from_corner, tsne_map
 from selfsort.types import F32
 
 
@@ -64,3 +64,27 @@ def test_wavering_images_lie_inside_the_circle() -> None:
 
 def test_the_view_from_the_corner_shows_all_three_axes() -> None:
     assert (np.abs(seen_from_corner(np.eye(3))).sum(axis=1) > 0.1).all()
+
+
+def test_two_features_are_drawn_as_they_are() -> None:
+    features = np.random.default_rng(0).standard_normal((40, 2)).astype(np.float32) * 3 + 5
+    place = neighbour_map(features)
+    scale = (place[1] - place[0]) / (features[1] - features[0])
+    assert scale[0] == pytest.approx(scale[1], rel=1e-3)
+    np.testing.assert_allclose(place[5] - place[9], (features[5] - features[9]) * scale[0], rtol=1e-2, atol=1e-4)
+
+
+def test_tsne_is_used_where_it_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    features = np.repeat(np.eye(3, 8, dtype=np.float32) * 9, 20, axis=0)
+    features += np.random.default_rng(0).standard_normal(features.shape).astype(np.float32)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert tsne_map(features) is None
+    monkeypatch.undo()
+    pytest.importorskip("openTSNE")
+    place, again = tsne_map(features), tsne_map(features)
+    assert place is not None
+    assert again is not None
+    np.testing.assert_array_equal(place, again)
+    centres = place.reshape(3, 20, 2).mean(axis=1)
+    inside = np.linalg.norm(place.reshape(3, 20, 2) - centres[:, None], axis=2).max()
+    assert min(np.linalg.norm(centres[i] - centres[j]) for i, j in ((0, 1), (0, 2), (1, 2))) > inside

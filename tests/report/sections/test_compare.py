@@ -7,7 +7,7 @@ from tests.report.folders import make_run
 from tests.report.pages import parse_text
 
 from selfsort.report.read import RunData, read_run
-from selfsort.report.sections.compare import changed_settings, comparison, group_runs, mean_and_spread, swept_setting
+from selfsort.report.sections.compare import best_mean_std, changed_settings, comparison, group_runs, swept_setting
 from selfsort.types import Json
 
 
@@ -29,19 +29,19 @@ def test_runs_that_differ_in_their_seed_alone_are_one_group(tmp_path: Path) -> N
     assert changed_settings([*runs, other]) == ["eta"], "another method has other settings, which is no news"
 
 
-def test_mean_and_spread_over_seeds_are_in_the_table(tmp_path: Path) -> None:
+def test_best_mean_and_deviation_over_seeds_are_in_the_table(tmp_path: Path) -> None:
     runs = [run(tmp_path, seed) for seed in (0, 1, 2)]
     acc = np.array([r.scores["acc"] for r in runs])
     page = parse_text(comparison(runs))
     cells = [e.text for e in page.all("td")]
-    assert f"{acc.mean():.3f} \u00b1 {acc.std(ddof=1):.3f}" in cells
+    assert f"{acc.max():.3f} / {acc.mean():.3f} / {acc.std(ddof=1):.3f}" in cells
     assert "0, 1, 2" in cells
     assert [e.attributes["href"] for e in page.all("a")] == ["#r0-run", "#r1-run", "#r2-run"]
 
 
 def test_one_run_per_group_has_no_spread_table(tmp_path: Path) -> None:
     runs = [run(tmp_path, 0, settings=settings(eta=0.9)), run(tmp_path, 0, settings=settings(eta=0.2))]
-    assert "Mean and spread" not in comparison(runs)
+    assert "Best, mean" not in comparison(runs)
 
 
 def test_agreement_is_complete_with_oneself_and_the_same_both_ways(tmp_path: Path) -> None:
@@ -72,5 +72,5 @@ def test_two_varied_settings_or_words_are_no_sweep(tmp_path: Path) -> None:
 
 
 def test_one_value_has_no_spread() -> None:
-    assert mean_and_spread(np.array([])) == ""
-    assert mean_and_spread(np.array([0.25])) == "0.250"
+    assert best_mean_std(np.array([])) == ""
+    assert best_mean_std(np.array([0.25])) == "0.250"

@@ -8,6 +8,7 @@ Shape letters: N points, D features, K clusters, M neighbours, Q components.
 
 from __future__ import annotations
 
+import importlib.util
 import math
 
 import numpy as np
@@ -50,9 +51,14 @@ def neighbour_map(features: F32) -> F64:
     """Place N points in the plane so that nearest neighbours stay near and others keep apart.
 
     Every round pulls each point to its neighbours and pushes it from a few random points, both with the Cauchy
-    weight of t-SNE; the steps shrink to nothing. It starts from the first two principal components.
+    weight of t-SNE; the steps shrink to nothing. It starts from the first two principal components. What has two
+    features already, like JULE's embedding, is drawn as it is.
     """
     n_points = len(features)
+    if features.shape[1] == 2:
+        centred = features - features.mean(axis=0, dtype=np.float64)
+        as_it_is: F64 = np.round(centred / (math.sqrt(float((centred**2).mean())) or 1.0), 5) + 0.0
+        return as_it_is
     scores = principal_components(features, min(30, max(2, features.shape[1])))
     place = scores[:, :2] * (2.0 / (float(scores[:, :2].std()) or 1.0))
     if n_points < 5:
@@ -73,6 +79,19 @@ def neighbour_map(features: F32) -> F64:
             force += np.clip(push, -4, 4) / 2
         speed = speed / 2 + force * (1 - turn / N_ROUNDS)
         place = place + np.clip(speed, -4, 4)
+    return place
+
+
+def tsne_map(features: F32) -> F64 | None:
+    """Place N points in the plane by t-SNE (van der Maaten and Hinton 2008); None without the extra `tsne`."""
+    if len(features) < 5 or importlib.util.find_spec("openTSNE") is None:
+        return None
+    from openTSNE import TSNE
+
+    perplexity = min(30.0, (len(features) - 1) / 3)
+    with np.errstate(all="ignore"):
+        found = TSNE(perplexity=perplexity, initialization="pca", random_state=0, n_jobs=1).fit(features)
+    place: F64 = np.asarray(found, dtype=np.float64)
     return place
 
 

@@ -44,21 +44,21 @@ def comparison(runs: Sequence[RunData]) -> Html:
     changed = changed_settings(runs)
     parts: list[Child] = [_table(runs, changed)]
     if len(groups) < len(runs) and any(run.scores for run in runs):
-        parts += [element("h3", {}, "Mean and spread over seeds"), _spread_table(groups, changed)]
+        parts += [element("h3", {}, "Best, mean and standard deviation over seeds"), _spread_table(groups, changed)]
     parts += [_sweep(runs), _agreement(runs)]
     return join(parts)
 
 
-def mean_and_spread(values: F64) -> str:
-    """Write mean and sample standard deviation; one value has no spread.
+def best_mean_std(values: F64) -> str:
+    """Write best, mean and sample standard deviation; one value has no spread.
 
-    >>> mean_and_spread(np.array([0.5, 0.7])), mean_and_spread(np.array([0.5]))
-    ('0.600 \u00b1 0.141', '0.500')
+    >>> best_mean_std(np.array([0.5, 0.7])), best_mean_std(np.array([0.5]))
+    ('0.700 / 0.600 / 0.141', '0.500')
     """
     if not len(values):
         return ""
     mean = f"{float(values.mean()):.3f}"
-    return mean if len(values) == 1 else f"{mean} \u00b1 {float(values.std(ddof=1)):.3f}"
+    return mean if len(values) == 1 else f"{float(values.max()):.3f} / {mean} / {float(values.std(ddof=1)):.3f}"
 
 
 def changed_settings(runs: Sequence[RunData]) -> list[str]:
@@ -141,11 +141,14 @@ def _spread_table(groups: Sequence[Group], changed: Sequence[str]) -> Html:
             element("td", {}, shorten(group.runs[0].source, 30)),
             element("td", {}, shorten(_settings(group.runs[0], changed), 60)),
             element("td", {}, ", ".join(str(run.config["seed"]) for run in group.runs)),
-            [element("td", {}, mean_and_spread(group.scores(key))) for key in SCORE_NAMES],
+            [element("td", {}, best_mean_std(group.scores(key))) for key in SCORE_NAMES],
         )
         for group in groups
     ]
-    note = "The spread is the sample standard deviation. The last iterate of each run counts, never the best."
+    note = (
+        "Best of the runs / their mean / sample standard deviation. Of each run the last iterate counts, never the "
+        "best one, which only the truth could choose."
+    )
     table = element("table", {}, element("thead", {}, head), element("tbody", {}, body))
     return join([_scrollable(table), element("p", {"class": "note"}, note)])
 

@@ -7,7 +7,7 @@ import numpy as np
 from selfsort.metrics.external import accuracy
 from selfsort.report.drawings import Panels, Scatter, histogram
 from selfsort.report.read import RunData
-from selfsort.report.render.layout import label_circle, neighbour_map, principal_components
+from selfsort.report.render.layout import label_circle, neighbour_map, principal_components, tsne_map
 from selfsort.report.stages import MAX_POINTS, Stage, spread_out
 from selfsort.text import plural
 from selfsort.types import F32, F64, I64
@@ -28,13 +28,18 @@ def stage_components(run: RunData) -> Panels | None:
 
 
 def stage_maps(run: RunData) -> Panels | None:
-    """Show the features at successive stages as maps, where scores were kept too, as DBC does."""
+    """Show the features at successive stages as maps, where scores were kept too: by t-SNE as in DBC's Fig. 7.
+
+    Without the extra `tsne` they are maps of neighbours.
+    """
     kept = spread_out([stage for stage in run.stages if stage.features is not None and stage.soft is not None])
-    drawings = []
+    drawings, how = [], "maps of neighbours"
     for stage in kept:
         thin = stage.thinned(MAX_MAPPED)
-        drawings.append(_features_at(run, stage, thin, neighbour_map(_features(thin))))
-    return Panels(drawings, _note("maps of neighbours")) if drawings else None
+        place = tsne_map(_features(thin))
+        how = "maps of neighbours" if place is None else "maps by t-SNE"
+        drawings.append(_features_at(run, stage, thin, neighbour_map(_features(thin)) if place is None else place))
+    return Panels(drawings, _note(how)) if drawings else None
 
 
 def label_circles(run: RunData) -> Panels | None:
