@@ -24,11 +24,11 @@ FROZEN = {
     "refine": """RUN SOURCE --stage --recipe --set --seed --labels --labels-from-folders --encoder --device --out
         --max-minutes --json""",
     "cut": "RUN --clusters --out --json",
-    "predict": "RUN SOURCE --out --max-bad --encoder --device --original --json",
+    "predict": "RUN SOURCE --to --out --max-bad --encoder --device --original --replace --json",
     "score": "RUN --labels --original --json",
     "report": "RUNS --out --figures --original",
     "explore": "RUN --port --no-browser",
-    "export": "RUN --to --out --link --levels --original",
+    "export": "RUN --to --out --link --levels --source --original --replace",
     "methods": "NAME --json",
     "encoders": "--json",
     "cache": "--clear --json",

@@ -236,6 +236,10 @@ class RunFolder:
             raise _damaged(self.path / "config.json", "'outliers' is neither true nor false")
         return asked
 
+    def look_for_images_in(self, source: str | Path) -> None:
+        """Read images from another place than where they were; config.json stays as it is."""
+        self.config = {**self.config, "source": {**self.field("source", dict), "path": str(Path(source).absolute())}}
+
     def holds(self, path: Path) -> bool:
         """True if a file of this name lies, or would lie, among those of the run."""
         return os.path.realpath(path.parent) == os.path.realpath(self.path)
