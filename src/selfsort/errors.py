@@ -44,6 +44,10 @@ class Interrupted(SelfsortError):
     exit_code = 3
 
 
+class TimeIsUp(Interrupted):
+    """The time that was given is over, in the middle of a step."""
+
+
 def invalid(name: str, requirement: str, got: object, remedy: str) -> InvalidInput:
     """Word an error the house way.
 

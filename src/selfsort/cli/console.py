@@ -80,14 +80,24 @@ def print_table(header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Non
 
 
 @contextmanager
-def progress_bars() -> Iterator[None]:
-    """Show progress on standard error while a block runs, if somebody is looking."""
+def progress_bars(max_seconds: float | None = None) -> Iterator[None]:
+    """Show on standard error how far a block is: one line that changes on a terminal, else a line now and then.
+
+    Args:
+        max_seconds: the time that was given; estimates say when it is not enough.
+    """
+    from selfsort.overall import Overall, PlainLines, Ticker
     from selfsort.progress import listening
 
-    if not (sys.stderr.isatty() and is_main()):
+    if not is_main():
         yield
         return
-    from selfsort.cli.progress_bars import RichListener
+    overall = Overall(max_seconds)
+    if sys.stderr.isatty():
+        from selfsort.cli.progress_bars import OneLine
 
-    with RichListener() as listener, listening(listener):
+        with OneLine(overall) as line, Ticker(line.tick, every=0.2), listening(overall):
+            yield
+        return
+    with Ticker(PlainLines(overall).tick, every=0.5), listening(overall):
         yield

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import shlex
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,13 +27,48 @@ from selfsort.cli.parse import (
     parse_memory,
     parse_size,
 )
-from selfsort.errors import CannotWrite, InvalidInput
+from selfsort.errors import CannotWrite, Interrupted, InvalidInput, TimeIsUp
 from selfsort.text import plural
 
 if TYPE_CHECKING:
     from selfsort.runs.folder import RunFolder
     from selfsort.runs.launch import Launched
     from selfsort.runs.loop import Outcome
+
+
+@dataclass(frozen=True)
+class Limit:
+    """The time that a command may take in all, from its beginning."""
+
+    seconds: float | None
+    begun: float
+
+    @classmethod
+    def of_minutes(cls, minutes: float | None) -> Limit:
+        """Begin to count."""
+        return cls(None if minutes is None else minutes * 60, time.monotonic())
+
+    def left(self) -> float | None:
+        """Return how much of it is left."""
+        return None if self.seconds is None else max(0.0, self.seconds - (time.monotonic() - self.begun))
+
+    @contextmanager
+    def while_launching(self) -> Iterator[None]:
+        """Stop what comes before a run, too: reading images, and seeing them with an encoder."""
+        from selfsort.progress import until
+
+        # Of several processes none may leave the others alone.
+        is_alone = "RANK" not in os.environ
+        try:
+            with until(self.seconds if is_alone else None):
+                yield
+        except TimeIsUp:
+            minutes = (time.monotonic() - self.begun) / 60
+            raise Interrupted(
+                f"stopped after {minutes:.1f} minutes, as asked, before the sorting could begin. What an encoder has "
+                "seen so far is kept. Give the same command again, with more minutes."
+            ) from None
+
 
 BEGUN = "selfsort.runs.folder"
 """Under this key a command that has begun a run says so, for the advice after an interruption."""
@@ -99,7 +139,8 @@ def fit(
     from selfsort.runs import launch as runs
     from selfsort.runs.clusters import read_clusters
 
-    with job(device), progress_bars():
+    limit = Limit.of_minutes(max_minutes)
+    with job(device), progress_bars(limit.seconds), limit.while_launching():
         if resume is not None:
             _refuse_changes(context)
             launched = runs.resume(
@@ -150,7 +191,7 @@ def fit(
                 out=out,
             )
             launched = runs.launch(request)
-        _fit_and_tell(context, launched, max_minutes, json_)
+        _fit_and_tell(context, launched, limit, json_)
 
 
 def refine(
@@ -181,7 +222,8 @@ def refine(
     from selfsort.data.options import ReadOptions
     from selfsort.runs import launch as runs
 
-    with job(device), progress_bars():
+    limit = Limit.of_minutes(max_minutes)
+    with job(device), progress_bars(limit.seconds), limit.while_launching():
         earlier = runs.open_finished(run)
         given = None
         if source is not None:
@@ -201,7 +243,7 @@ def refine(
             device=device,
             out=out,
         )
-        _fit_and_tell(context, runs.launch(request), max_minutes, json_)
+        _fit_and_tell(context, runs.launch(request), limit, json_)
 
 
 def demo(context: typer.Context, out: OutOption = None) -> None:
@@ -214,7 +256,7 @@ def demo(context: typer.Context, out: OutOption = None) -> None:
     images = write_digits(Path("selfsort-runs") if out is None else out.parent)
     with progress_bars():
         launched = launch(Request(source=ReadOptions(path=str(images)), clusters=10, out=out))
-        _fit_and_tell(context, launched, None, as_json=False)
+        _fit_and_tell(context, launched, Limit.of_minutes(None), as_json=False)
         page = write_report([launched.folder.path], None)
     say(f"images: {images}")
     say(f"report: {page}")
@@ -254,11 +296,11 @@ def _refuse_changes(context: typer.Context) -> None:
             )
 
 
-def _fit_and_tell(context: typer.Context, launched: Launched, max_minutes: float | None, as_json: bool) -> None:
+def _fit_and_tell(context: typer.Context, launched: Launched, limit: Limit, as_json: bool) -> None:
     from selfsort.runs.launch import summary
 
     context.meta[BEGUN] = launched.folder
-    launched.fit.max_seconds = None if max_minutes is None else max_minutes * 60
+    launched.fit.max_seconds = limit.left()
     tell = say_aside if as_json and is_main() else say
     for note in launched.notes if is_main() else ():
         say_aside(note)
