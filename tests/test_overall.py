@@ -34,7 +34,7 @@ class TestTimeLeft:
         left = overall.left()
         assert left is not None
         assert (left.seconds, left.scope) == (pytest.approx(30), "stage")
-        assert overall.line() == "reading the images, decoding pictures 100 of 400, about 30 seconds left"
+        assert overall.line() == "reading the images, decoding pictures (100 of 400), about 30 seconds left"
         assert overall.share() == 0.25
 
     def test_steps_that_are_done_tell_how_long_the_others_take(self, clock: Clock) -> None:

@@ -140,7 +140,7 @@ class Overall:
             if stage is not None and stage.total:
                 parts.append(f"step {min(stage.done + 1, stage.total)} of {stage.total}")
             for task in list(self._tasks.values())[:1]:
-                counted = f" {task.done:,} of {task.total:,}" if task.total else ""
+                counted = f" ({task.done:,} of {task.total:,})" if task.total else ""
                 parts.append(f"{task.what}{counted}")
         if left is not None:
             parts.append(f"{in_words(left.seconds)} left" + (" in this step" if left.scope == "step" else ""))

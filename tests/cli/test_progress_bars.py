@@ -32,7 +32,7 @@ def test_one_line_shows_the_stage_and_goes_away(monkeypatch: pytest.MonkeyPatch)
         line.tick()
         line._progress.refresh()
         assert len(line._progress.tasks) == 1
-    assert "reading [the] images, decoding 3 of 4" in terminal.getvalue()
+    assert "reading [the] images, decoding (3 of 4)" in terminal.getvalue()
 
 
 def test_estimates_stay(monkeypatch: pytest.MonkeyPatch) -> None:

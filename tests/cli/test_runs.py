@@ -34,6 +34,29 @@ class TestRefusals:
         assert_refused(selfsort(command, "half", *rest), "half is not finished", "selfsort fit --resume half")
 
 
+class TestUnfinished:
+    @pytest.fixture
+    def half(self, selfsort: Command, photos: Path) -> Path:
+        words = ["--clusters", "3", "--method", "toy", "--out", "half", "--max-minutes", "0"]
+        assert selfsort("fit", photos, *words).code == 3
+        return Path("half")
+
+    def test_a_report_shows_the_state_so_far_and_says_so(self, selfsort: Command, half: Path) -> None:
+        assert selfsort("report", half).out == "report: half/report.html\n"
+        page = (half / "report.html").read_text()
+        assert "Not finished. " in page
+        assert "This run was stopped, at step 1 of 5. These are the clusters so far." in page
+        assert page.count("<img") == 18
+        assert selfsort("fit", "--resume", half).code == 0
+        selfsort("report", half)
+        assert "Not finished" not in (half / "report.html").read_text()
+        assert not (half / "resume").exists()
+
+    def test_figures_and_comparisons_are_of_finished_runs(self, selfsort: Command, half: Path) -> None:
+        assert "half is not finished" in selfsort("report", half, "--figures", "figures").err
+        assert_refused(selfsort("report", half, half), "half is not finished")
+
+
 class TestAfterwards:
     def test_predict_gives_the_training_images_their_labels_back(
         self, selfsort: Command, run: Path, photos: Path

@@ -9,7 +9,7 @@
     truth.npy        the labels given for scoring, if any; only scores and reports read it
     thumbnails.npz   small copies of some images for the report
     history/         arrays of single stages, for figures
-    resume/          what is needed to go on, and the names of the images until labels.csv has them
+    resume/          what is needed to go on, the labels so far, and the names of the images until labels.csv has them
     .starting        names of the files so far, until there is a config.json
 
 A folder from a stranger can be opened safely: every read checks form and size and ends in an
@@ -334,6 +334,46 @@ class RunFolder:
         _sync(self.path / "events.jsonl")  # a state must not outlive the events before it
         self.write_state("resume/state.safetensors", State(state.arrays, {"step": step, "state": state.meta}))
 
+    def save_labels_so_far(self, labels: I64) -> None:
+        """Keep what an unfinished run has found, for people who want to look at it."""
+        self.write_array(_SO_FAR, labels)
+
+    def table_so_far(self) -> LabelTable:
+        """Return what an unfinished run has found; before its first state all images are one cluster.
+
+        How sure it is of anything it cannot say yet: every confidence is 0.
+        """
+        if "n_images" not in self.config:  # older than the names that are kept while a run goes on
+            self.require_finished()
+        n_images = self.field("n_images", int)
+        names = self.names()
+        if not 1 <= n_images < 2**32 or (names is not None and len(names) != n_images):
+            raise _damaged(self.path / "config.json", "'n_images' is not the number of its images")
+        labels = np.zeros(n_images, np.int64)
+        if (self.path / _SO_FAR).is_file():
+            labels = np.array(self.read_array(_SO_FAR, 1, np.int64))
+            if len(labels) != n_images or labels.min() < 0 or labels.max() >= n_images:
+                raise _damaged(self.path / _SO_FAR, "its labels do not fit the images")
+        known = tuple(map(str, range(n_images))) if names is None else tuple(names)
+        return LabelTable(known, labels, np.zeros(n_images, np.float32))
+
+    @property
+    def has_labels_so_far(self) -> bool:
+        """True once an unfinished run has clusters to show."""
+        return (self.path / _SO_FAR).is_file()
+
+    @property
+    def is_worked_on(self) -> bool:
+        """True if a process is at it now, as far as can be seen."""
+        path = self.path / "resume/lock"
+        if not path.is_file() or fcntl is None:
+            return False
+        try:
+            with path.open("rb") as file:
+                return not _lock(file)
+        except OSError:
+            return False
+
     def load_resume(self) -> tuple[int, State] | None:
         """Return the step reached and the state there, or None if nothing was saved yet."""
         if not (self.path / "resume/state.safetensors").is_file():
@@ -390,7 +430,7 @@ class RunFolder:
             for part in folder.glob(f".*{_PART}"):
                 if _PART_NAME.fullmatch(part.name):
                     _remove(part)
-        for name in ("resume/state.safetensors", "resume/names.csv", "resume/lock", "resume"):
+        for name in ("resume/state.safetensors", _SO_FAR, "resume/names.csv", "resume/lock", "resume"):
             _remove(self.path / name)
 
     def result(self) -> Clustering:
@@ -580,6 +620,7 @@ def format_of(config: Json) -> int:
     return FORMAT if config.get("outliers") else _WITHOUT_OUTLIERS
 
 
+_SO_FAR = "resume/labels.npy"
 _STARTING = ".starting"
 _PART = ".part"
 _PART_NAME = re.compile(rf"\.[0-9a-f]{{16}}{re.escape(_PART)}")

@@ -80,7 +80,17 @@ class WholeClusterEdits:
 
 def current_labels(folder: RunFolder, *, is_original: bool = False) -> RunLabels:
     """Return the labels of a finished run with all corrections, or as the method wrote them."""
-    table = folder.label_table()
+    return _corrected(folder, folder.label_table(), is_original=is_original)
+
+
+def labels_to_show(folder: RunFolder, *, is_original: bool = False) -> RunLabels:
+    """Return the labels of a run for people who only look: of an unfinished one, those so far."""
+    if folder.is_finished:
+        return current_labels(folder, is_original=is_original)
+    return RunLabels.of_method(folder.table_so_far())
+
+
+def _corrected(folder: RunFolder, table: LabelTable, *, is_original: bool) -> RunLabels:
     edits = [] if is_original else _edits_of(folder)
     if not edits:
         return RunLabels.of_method(table)

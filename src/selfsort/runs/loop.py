@@ -152,6 +152,9 @@ class FitRun:
             is_time_up = distributed.agree(self.max_seconds is not None and now - started >= self.max_seconds)
             if folder is not None and (is_time_up or now - saved_at >= self.save_interval):
                 folder.save_resume(snapshot.step, snapshot.state())
+                folder.save_labels_so_far(snapshot.labels)
+                if not (folder.path / "thumbnails.npz").is_file():
+                    folder.save_thumbnails(spread_thumbnails(self.images))
                 saved_at = now
             if is_time_up:
                 raise Interrupted(
@@ -392,6 +395,12 @@ def pick_thumbnails(
         wrong = np.flatnonzero(np.array([mapping.get(int(label), -1) for label in labels]) != truth)
         chosen.append(wrong[np.argsort(-confidence[wrong], kind="stable")[:100]])
     rows = np.unique(np.concatenate(chosen)).astype(np.int64)
+    return Thumbnails(rows, shrink(images.pixels[rows]))
+
+
+def spread_thumbnails(images: Images, most: int = 600) -> Thumbnails:
+    """Take images evenly from the whole set, as long as nobody knows which ones matter."""
+    rows = np.unique(np.linspace(0, len(images) - 1, min(len(images), most)).astype(np.int64))
     return Thumbnails(rows, shrink(images.pixels[rows]))
 
 
