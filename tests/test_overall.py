@@ -33,8 +33,8 @@ class TestTimeLeft:
         overall.advance(task, 90)
         left = overall.left()
         assert left is not None
-        assert (left.seconds, left.scope) == (pytest.approx(30), "stage")
-        assert overall.line() == "reading the images, decoding pictures (100 of 400), about 30 seconds left"
+        assert (left.seconds, left.scope) == (pytest.approx(30), "loop")
+        assert overall.line() == "reading the images, decoding pictures (100 of 400), about 30 seconds left for that"
         assert overall.share() == 0.25
 
     def test_steps_that_are_done_tell_how_long_the_others_take(self, clock: Clock) -> None:
@@ -57,7 +57,7 @@ class TestTimeLeft:
         assert left is not None
         assert left.seconds == 60
 
-    def test_before_the_first_step_has_ended_only_that_one_is_known(self, clock: Clock) -> None:
+    def test_before_the_first_step_has_ended_only_its_loop_is_known(self, clock: Clock) -> None:
         overall = Overall(clock=clock)
         overall.stage("sorting with gatcluster", 0, 0)
         task = overall.start("training", 1000)
@@ -65,8 +65,8 @@ class TestTimeLeft:
         overall.advance(task, 25)
         left = overall.left()
         assert left is not None
-        assert (left.seconds, left.scope) == (390, "step")
-        assert overall.line().endswith("about 6 minutes left in this step")
+        assert (left.seconds, left.scope) == (390, "loop")
+        assert overall.line().endswith("about 6 minutes left for that")
 
     def test_nothing_is_said_of_nothing(self, clock: Clock) -> None:
         overall = Overall(clock=clock)
@@ -94,6 +94,16 @@ class TestEstimates:
         assert said is not None
         assert "more than the 5 minutes of --max-minutes: it will stop in time" in said
         assert "more than" not in str(self.slow_steps(clock, 700).news())
+
+    def test_a_loop_speaks_for_itself_alone(self, clock: Clock) -> None:
+        overall = Overall(clock=clock)
+        overall.stage("reading the images", 0, 0)
+        task = overall.start("decoding pictures", 100)
+        clock.now += 10
+        overall.advance(task, 10)
+        said = str(overall.news())
+        assert said.startswith("Estimate: decoding pictures takes about 2 minutes, until ")
+        assert said.endswith("(measured on the first 10 of 100).")
 
     def test_are_not_worth_it_for_a_few_seconds(self, clock: Clock) -> None:
         overall = Overall(clock=clock)

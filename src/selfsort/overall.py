@@ -1,7 +1,7 @@
 """How far a whole job is and how long it will take, in words: what one line on a terminal, in a log or on a page says.
 
 Nothing is promised that was not measured. Of a stage whose steps are counted, the steps done tell how long the others
-take; before the first one has ended, its own batches tell how long that one takes at least.
+take; otherwise a loop tells how long the rest of it takes, and nothing of what comes after it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _WORTH_SAYING = 20.0
 LINE_EVERY = 30.0
 """Seconds after which a job that nobody watches says how far it is."""
 
-Scope = Literal["stage", "step"]
+Scope = Literal["stage", "loop"]
 
 
 @dataclass
@@ -52,7 +52,10 @@ class Left:
 
     seconds: float
     scope: Scope
-    """Whether that is all of the stage, or only the step it is in."""
+    """Whether that is all of the stage, or only the loop it is in."""
+    what: str
+    whole: float
+    """How long it takes from its beginning on."""
     measured: str
     """What it was measured on."""
 
@@ -67,7 +70,7 @@ class Overall:
         self._tasks: dict[int, _Task] = {}
         self._n_tasks = 0
         self._stage: _Stage | None = None
-        self._estimated: set[tuple[str, Scope]] = set()
+        self._estimated: set[str] = set()
 
     # --- what a listener hears ---------------------------------------------------------------------------
 
@@ -111,13 +114,14 @@ class Overall:
             each = (stage.ended - stage.started) / n_done
             if stage.ended - stage.started >= _MEASURED_SECONDS:
                 seconds = max(0.0, each * (stage.total - stage.done) - (now - stage.ended))
-                return Left(seconds, "stage", f"{n_done} of {stage.total} steps")
+                whole = now - stage.started + seconds
+                return Left(seconds, "stage", stage.what, whole, f"{n_done} of {stage.total} steps")
         for task in self._tasks.values():  # the outermost loop first
             taken = now - task.started
             if task.total and task.done and taken >= _MEASURED_SECONDS:
                 seconds = taken * max(0.0, task.total / task.done - 1)
-                is_counted = stage is not None and (stage.total > 0 or stage.what.startswith(SORTING))
-                return Left(seconds, "step" if is_counted else "stage", f"the first {task.done:,} of {task.total:,}")
+                measured = f"the first {task.done:,} of {task.total:,}"
+                return Left(seconds, "loop", task.what, taken + seconds, measured)
         return None
 
     def share(self) -> float | None:
@@ -143,26 +147,19 @@ class Overall:
                 counted = f" ({task.done:,} of {task.total:,})" if task.total else ""
                 parts.append(f"{task.what}{counted}")
         if left is not None:
-            parts.append(f"{in_words(left.seconds)} left" + (" in this step" if left.scope == "step" else ""))
+            parts.append(f"{in_words(left.seconds)} left" + (" for that" if left.scope == "loop" else ""))
         return ", ".join(parts)
 
     def news(self) -> str | None:
-        """Return an estimate that was not told yet, of a stage that is worth one."""
+        """Return an estimate that was not told yet, of what is worth one."""
         with self._lock:
-            stage, left = self._stage, self._left()
-            if left is None or stage is None or (stage.what, left.scope) in self._estimated:
+            left = self._left()
+            if left is None or left.what in self._estimated or left.whole < _WORTH_SAYING:
                 return None
-            now = self._clock()
-            whole = left.seconds + now - stage.started
-            if whole < _WORTH_SAYING:
-                return None
-            self._estimated.add((stage.what, left.scope))
-            spent = now - self._begun
-        if left.scope == "step":
-            said = f"Estimate: {stage.what}: one step alone takes {in_words(whole)} (measured on {left.measured})."
-        else:
-            end = datetime.now() + timedelta(seconds=left.seconds)
-            said = f"Estimate: {stage.what} takes {in_words(whole)}, until {end:%H:%M} (measured on {left.measured})."
+            self._estimated.add(left.what)
+            spent = self._clock() - self._begun
+        end = datetime.now() + timedelta(seconds=left.seconds)
+        said = f"Estimate: {left.what} takes {in_words(left.whole)}, until {end:%H:%M} (measured on {left.measured})."
         return said + self._warning(spent + left.seconds)
 
     def _warning(self, needed: float) -> str:
@@ -172,10 +169,6 @@ class Overall:
             f" That is more than the {in_words(self._max_seconds, is_rough=False)} of --max-minutes: it will stop in "
             "time, and can be continued."
         )
-
-
-SORTING = "sorting with "
-"""How the stage of a method begins, whose steps are counted once the first one has ended."""
 
 
 def in_words(seconds: float, *, is_rough: bool = True) -> str:

@@ -21,7 +21,7 @@ _LOOK_EVERY = 1.0
 class Desk:
     """A run on its way to be finished. Every method may be called from any thread."""
 
-    def __init__(self, editor: Editor | None, pictures: Pictures | None, line: Callable[[], str] = str) -> None:
+    def __init__(self, editor: Editor | None, pictures: Pictures | None, line: Callable[[], str] | None = None) -> None:
         self._editor, self._pictures = editor, pictures
         self._line = line
         self._lock = threading.Lock()
@@ -76,12 +76,12 @@ class Desk:
             return "starting"
         if editor.is_finished:
             return "finished"
-        return "running" if editor.folder.is_worked_on else "stopped"
+        return "running" if self._line is not None or editor.folder.is_worked_on else "stopped"
 
     @property
     def line(self) -> str:
         """What is being done, in words; empty if nobody here knows."""
-        return self._line()
+        return "" if self._line is None else self._line()
 
     def look(self) -> None:
         """Read a run that is not finished again, if there is something new."""

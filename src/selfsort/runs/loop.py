@@ -31,7 +31,6 @@ from selfsort.methods.recipes import Choice
 from selfsort.methods.registry import METHODS
 from selfsort.metrics.external import match_clusters, scores
 from selfsort.metrics.internal import collapse_warnings, size_report
-from selfsort.overall import SORTING
 from selfsort.progress import stage, until
 from selfsort.runs.clusters import Clusters, find_again
 from selfsort.runs.folder import RunFolder, Thumbnails
@@ -131,7 +130,7 @@ class FitRun:
         folder = self.folder if distributed.is_main() else None
         saved_at = started
         events: list[Json] = []
-        what = f"{SORTING}{self.method.name}"
+        what = f"sorting with {self.method.name}"
         stage(what, self._n_done(resume))
         for snapshot in self._in_time(self._going_on(resume), started):
             stage(what, snapshot.step, snapshot.total)
