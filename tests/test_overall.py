@@ -48,6 +48,18 @@ class TestTimeLeft:
         assert (left.seconds, left.scope, left.measured) == (290, "stage", "1 of 11 steps")
         assert overall.line() == "sorting with jule, step 2 of 11, about 5 minutes left"
 
+    def test_what_only_the_first_step_takes_is_left_out(self, clock: Clock) -> None:
+        overall = Overall(clock=clock)
+        overall.stage("sorting with jule", 0, 0)
+        clock.now += 10
+        overall.stage("sorting with jule", 1, 11)
+        assert overall.left() is None, "it may have compiled something"
+        clock.now += 2
+        overall.stage("sorting with jule", 2, 11)
+        left = overall.left()
+        assert left is not None
+        assert left.seconds == 18
+
     def test_steps_of_an_earlier_session_took_no_time_of_this_one(self, clock: Clock) -> None:
         overall = Overall(clock=clock)
         overall.stage("sorting with jule", 8, 0)

@@ -20,6 +20,8 @@ _MEASURED_SECONDS = 2.0
 """What was watched for less says nothing."""
 _WORTH_SAYING = 20.0
 """Whoever waits for less needs no estimate."""
+_LONG_STEP = 20.0
+"""A first step that takes so long tells something of the others; a shorter one is not worth a guess."""
 LINE_EVERY = 30.0
 """Seconds after which a job that nobody watches says how far it is."""
 
@@ -44,6 +46,8 @@ class _Stage:
     total: int
     ended: float
     """When the last step ended."""
+    first_ended: float = 0.0
+    """When the first one did, which may have compiled and loaded what the others find ready."""
 
 
 @dataclass(frozen=True)
@@ -98,6 +102,8 @@ class Overall:
             if self._stage is None or self._stage.what != what:
                 self._stage = _Stage(what, now, done, done, total, now)
             else:
+                if self._stage.done == self._stage.first:
+                    self._stage.first_ended = now
                 self._stage.done, self._stage.total, self._stage.ended = done, total, now
 
     # --- what it answers ---------------------------------------------------------------------------------
@@ -111,8 +117,9 @@ class Overall:
         now, stage = self._clock(), self._stage
         if stage is not None and stage.total > stage.done > stage.first:
             n_done = stage.done - stage.first
-            each = (stage.ended - stage.started) / n_done
-            if stage.ended - stage.started >= _MEASURED_SECONDS:
+            since, n_measured = (stage.started, 1) if n_done == 1 else (stage.first_ended, n_done - 1)
+            each = (stage.ended - since) / n_measured
+            if stage.ended - stage.started >= _MEASURED_SECONDS and (n_done > 1 or each >= _LONG_STEP):
                 seconds = max(0.0, each * (stage.total - stage.done) - (now - stage.ended))
                 whole = now - stage.started + seconds
                 return Left(seconds, "stage", stage.what, whole, f"{n_done} of {stage.total} steps")

@@ -134,6 +134,8 @@ def fit(
     json_: JsonOption = False,
 ) -> None:
     """Cluster images and write a run folder."""
+    if resume is None:
+        refuse_at_once(source, method)
     from selfsort.data.options import ReadOptions
     from selfsort.methods.registry import DEFAULT_METHOD
     from selfsort.runs import launch as runs
@@ -304,13 +306,8 @@ def _fit_and_tell(context: typer.Context, launched: Launched, limit: Limit, as_j
     tell = say_aside if as_json and is_main() else say
     for note in launched.notes if is_main() else ():
         say_aside(note)
-    skipped = len(launched.dataset.ingest.get("skipped", ()))
-    tell(
-        f"{len(launched.dataset.images)} images"
-        + (f" ({skipped} unreadable skipped, see ingest.json)" if skipped else "")
-        + f", {launched.fit.config.n_clusters} clusters, method {launched.method}, recipe {launched.recipe}"
-        + ("" if launched.encoder is None else f", encoder {launched.encoder.name}")
-    )
+    for line in _opening_lines(launched):
+        tell(line)
     try:
         outcome = launched.fit.run()
     except CannotWrite as error:
@@ -321,11 +318,40 @@ def _fit_and_tell(context: typer.Context, launched: Launched, limit: Limit, as_j
         _tell_outcome(launched, outcome)
 
 
+def _opening_lines(launched: Launched) -> tuple[str, str]:
+    """Say what is sorted, and how."""
+    from selfsort.data.words import kinds_in_words
+
+    ingest, n_images = launched.dataset.ingest, len(launched.dataset.images)
+    skipped = len(ingest.get("skipped", ()))
+    beside = kinds_in_words(ingest.get("ignored") or {})
+    sees = "their pixels" if launched.encoder is None else f"what {launched.encoder.name} sees in them"
+    return (
+        f"{plural(n_images, 'image')} into {plural(launched.fit.config.n_clusters, 'cluster')}"
+        + (f"; {plural(skipped, 'file')} could not be read (see ingest.json)" if skipped else "")
+        + (f"; not pictures, and left alone: {beside}" if beside else ""),
+        f"Sorted by {launched.method}, from {sees}. Its settings are those called {launched.recipe}.",
+    )
+
+
+def refuse_at_once(source: str | None, method: str | None) -> None:
+    """Refuse what needs nothing heavy to be seen: names that do not exist."""
+    from selfsort.methods.registry import METHODS, nearest, refuse_unknown
+
+    # What is like no method may be a stage, and these are slow to load.
+    if method not in (None, "auto") and method not in METHODS and nearest(str(method), 0.7) is not None:
+        refuse_unknown(str(method))
+    if source is not None:
+        from selfsort.data.detect import require_there
+
+        require_there(source)
+
+
 def _tell_outcome(launched: Launched, outcome: Outcome) -> None:
     found = len(set(outcome.clustering.labels.tolist()))
     memory = "" if outcome.peak_memory_mb is None else f", peak memory {outcome.peak_memory_mb:.0f} MB"
     apart = "" if outcome.n_outliers is None else f" and {plural(outcome.n_outliers, 'outlier')}"
-    say(f"{found} clusters{apart} found in {outcome.seconds:.1f} s{memory}")
+    say(f"{plural(found, 'cluster')}{apart} found in {outcome.seconds:.1f} s{memory}")
     for warning in outcome.warnings:
         say(f"warning: {warning}")
     if outcome.verdict is not None:

@@ -9,9 +9,10 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
+import numpy.typing as npt
 
 from selfsort.errors import InvalidInput
 from selfsort.explore.similar import Features
@@ -422,9 +423,9 @@ def _name_of(shown: Branches, node: int, n_clusters: int, named: dict[int, str])
     return ", ".join(names[:_NAMED]) + more
 
 
-def _features_of(folder: RunFolder, n_images: int) -> F32:
+def _features_of(folder: RunFolder, n_images: int) -> npt.NDArray[Any]:
     """Read the features alone: the model and the soft assignments may be larger, and nothing here needs them."""
-    features: F32 = folder.read_array("features.npy", 2, np.float32)
+    features = folder.features()
     if len(features) != n_images:
         raise InvalidInput(
             f"{folder.path / 'features.npy'} speaks of {len(features)} images. Expected the {n_images} of labels.csv. "

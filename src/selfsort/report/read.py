@@ -184,7 +184,7 @@ class RunData:
 
     def features(self, rows: I64) -> F32:
         """Read the features of some images; what is not a number becomes zero."""
-        found = self.folder.read_array("features.npy", 2, np.float32)
+        found = self.folder.features()
         if len(found) != self.n_images:
             raise _mismatch(self.folder.path, "features.npy", len(found), self.n_images)
         return read_rows(with_columns(found, self.folder.path / "features.npy"), rows)

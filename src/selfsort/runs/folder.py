@@ -62,6 +62,8 @@ _TEXT_LIMIT = 48 * 2**20
 _THUMBNAILS_LIMIT = 512 * 2**20
 """What is kept in memory at a time; further pictures are not shown."""
 _BLOCK = 2**24
+_FULL_PRECISION_BYTES = 2**28
+"""Larger tables of features are kept at half precision: they are for looking and comparing, and make no model."""
 _LONGEST_WHOLE = 2**63
 _LONGEST_STATE = 2**128
 """The generators of NumPy count in 128 bits."""
@@ -413,7 +415,7 @@ class RunFolder:
             confidence: how likely each image is among its own kind; without it, how sure the method is of itself.
             is_outlier: which images belong nowhere, in a run that looked for them.
         """
-        self.write_array("features.npy", clustering.features)
+        self.write_array("features.npy", _compact(clustering.features))
         self.write_array("soft.npy", clustering.soft)
         self.write_state("model.safetensors", clustering.model)
         if clustering.extras:
@@ -436,15 +438,22 @@ class RunFolder:
     def result(self) -> Clustering:
         """Read the result back, checking that its parts belong together; the label of outliers is -1."""
         table = self.label_table()
-        features, soft = self.read_array("features.npy", 2, np.float32), self.read_array("soft.npy", 2, np.float32)
+        features, soft = self.features(), self.read_array("soft.npy", 2, np.float32)
         if not len(table.labels) == len(features) == len(soft) or not features.size:
             raise _damaged(self.path, "labels.csv, features.npy and soft.npy have different lengths")
         if int(table.written.max()) >= soft.shape[1]:
             raise _damaged(self.path / "labels.csv", "it names a cluster that soft.npy does not have")
         extras = self.read_state("extras.safetensors").arrays if (self.path / "extras.safetensors").is_file() else {}
         return Clustering(
-            table.written, np.array(soft), np.array(features), self.read_state("model.safetensors"), extras
+            table.written, np.array(soft), np.array(features, np.float32), self.read_state("model.safetensors"), extras
         )
+
+    def features(self) -> npt.NDArray[Any]:
+        """Map the features of the images, (N, D): float32, or half of that precision where they are many."""
+        try:
+            return self.read_array("features.npy", 2, np.float16)
+        except InvalidInput:
+            return self.read_array("features.npy", 2, np.float32)
 
     def require_finished(self) -> None:
         """Raise unless the run has a result, without reading it."""
@@ -613,6 +622,13 @@ class RunFolder:
             except OSError as error:
                 raise _cannot_write(path, error) from error
         return path
+
+
+def _compact(features: F32) -> npt.NDArray[Any]:
+    """Return features at half precision, if they are many and half of it is enough for their size."""
+    if features.nbytes <= _FULL_PRECISION_BYTES or not (np.abs(features) < np.finfo(np.float16).max).all():
+        return features
+    return features.astype(np.float16)
 
 
 def format_of(config: Json) -> int:

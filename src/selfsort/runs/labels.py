@@ -142,8 +142,7 @@ def _divided(folder: RunFolder, current: RunLabels, now: I64) -> dict[int, Voter
     places = current.table.labels[(current.original < len(now)) & ~current.is_wrong]
     for cluster in np.unique(strayed[places != now[strayed]]).tolist():
         rows = np.flatnonzero((current.original == cluster) & ~current.is_wrong)
-        features = folder.read_array("features.npy", 2, np.float32)[rows]
-        found[cluster] = Voters(np.array(features), current.table.labels[rows])
+        found[cluster] = Voters(np.array(folder.features()[rows], np.float32), current.table.labels[rows])
     return found
 
 

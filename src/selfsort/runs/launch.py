@@ -127,7 +127,7 @@ class Launched:
     def recipe(self) -> str:
         """The recipe taken, and that it was a choice."""
         recipe = self.folder.field("recipe", dict)
-        return f"{recipe.get('name')} ({recipe.get('reason')})"
+        return f"{recipe.get('name')}, {recipe.get('reason')}"
 
     def model(self, result: Clustering) -> Model:
         """Return the fitted model, without the way through a folder."""
@@ -161,6 +161,8 @@ def launch(request: Request) -> Launched:
     settings, notes = _settings_of(kind, request.settings)
     if "n_clusters" in settings:
         raise InvalidInput("--set n_clusters says twice how many clusters to find. Expected it once. Use --clusters.")
+    if isinstance(kind, Method) and kind.check is not None:
+        kind.check()
     device = choose_device(request.device)
     wanted, is_auto = _wanted_encoder(request, kind), request.encoder == AUTO_ENCODER
     opened = None if wanted is None or is_auto else _open_encoder(wanted, kind, settings, device)
@@ -173,6 +175,8 @@ def launch(request: Request) -> Launched:
     side = opened.side if opened is not None else side_of(wanted or NO_ENCODER)
     stage("reading the images")
     source, dataset = _read(request.source, side, None if opened is None else opened.fit)
+    if dataset.ingest.get("note"):
+        notes = (dataset.ingest["note"], *notes)
     reason = "asked for"
     if is_auto and request.start_from is None:
         stage("choosing what sees the images")

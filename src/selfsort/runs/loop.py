@@ -23,7 +23,7 @@ from selfsort.classic.method import rows_of
 from selfsort.config import Config
 from selfsort.data import ImageSpec
 from selfsort.encoders.finetune import finetuning
-from selfsort.errors import CannotWrite, Interrupted, InvalidInput, TimeIsUp, TrainingFailed, invalid
+from selfsort.errors import CannotWrite, Interrupted, InvalidInput, MissingData, TimeIsUp, TrainingFailed, invalid
 from selfsort.improve.around import ImproveConfig, check_improvable, train_improved
 from selfsort.improve.grow import grow
 from selfsort.learning.checkpoint import weights_within
@@ -117,7 +117,7 @@ class FitRun:
         with held, distributed.company(), until(limit):
             try:
                 return self._run()
-            except InvalidInput:
+            except (InvalidInput, MissingData):
                 # The method refused the images before its first step: a new run has nothing to go on from.
                 if self.folder is not None and is_held and not self.folder.events():
                     self.folder.discard()
