@@ -131,6 +131,12 @@ class Overall:
                 return Left(seconds, "loop", task.what, taken + seconds, measured)
         return None
 
+    @property
+    def current(self) -> str:
+        """The stage it is at."""
+        with self._lock:
+            return "" if self._stage is None else self._stage.what
+
     def share(self) -> float | None:
         """Return how much of the stage is done, from 0 to 1, if that is known."""
         with self._lock:
@@ -221,17 +227,27 @@ class Ticker:
 
 
 class PlainLines:
-    """Says in whole lines how far a job is: estimates once, and a line at least every 30 seconds."""
+    """Says in whole lines how far a job is: estimates once, a line at least every 30 seconds, stages if wanted."""
 
     def __init__(
-        self, overall: Overall, stream: TextIO | None = None, clock: Callable[[], float] = time.monotonic
+        self,
+        overall: Overall,
+        stream: TextIO | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        on_stage: bool = False,
     ) -> None:
         self._overall, self._stream, self._clock = overall, stream, clock
         self._said_at = clock()
+        self._is_stage_told = on_stage
+        self._stage = ""
 
     def tick(self) -> None:
         """Say what there is to say."""
-        news = self._overall.news()
+        news, stage = self._overall.news(), self._overall.current
+        if self._is_stage_told and stage != self._stage:
+            self._stage = stage
+            self._say(self._overall.line())
         if news is not None:
             self._say(news)
         # A little before it is due: the next look may come a little late.
