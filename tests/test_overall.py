@@ -33,7 +33,8 @@ class TestTimeLeft:
         overall.advance(task, 90)
         left = overall.left()
         assert left is not None
-        assert (left.seconds, left.scope) == (pytest.approx(30), "loop")
+        assert left.seconds == pytest.approx(30)
+        assert left.scope == "loop"
         assert overall.line() == "reading the images, decoding pictures (100 of 400), about 30 seconds left for that"
         assert overall.share() == 0.25
 

@@ -80,6 +80,9 @@ class Bar:
     def finish(self, task: int) -> None:
         self.seen[self.names[task]].append(-1)
 
+    def stage(self, what: str, done: int, total: int) -> None:
+        pass
+
 
 def test_progress_ends_at_the_total(tmp_path: Path) -> None:
     save_many(tmp_path, 40)
