@@ -81,7 +81,7 @@ class TestExample:
 
     @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
     def test_it_keeps_the_contract(self, check: Check, tmp_path: Path) -> None:
-        import colour_grid  # type: ignore[import-not-found]
+        import colour_grid
 
         check(colour_grid.METHOD, {"rounds": 3}, tmp_path / "runs")
 

@@ -60,7 +60,7 @@ class Limit:
         # Of several processes none may leave the others alone.
         is_alone = "RANK" not in os.environ
         try:
-            with until(self.seconds if is_alone else None):
+            with until(self.left() if is_alone else None):
                 yield
         except TimeIsUp:
             minutes = (time.monotonic() - self.begun) / 60
@@ -134,6 +134,7 @@ def fit(
     json_: JsonOption = False,
 ) -> None:
     """Cluster images and write a run folder."""
+    limit = Limit.of_minutes(max_minutes)  # before the heavy imports, which take their time too
     if resume is None:
         refuse_at_once(source, method)
     from selfsort.data.options import ReadOptions
@@ -141,7 +142,6 @@ def fit(
     from selfsort.runs import launch as runs
     from selfsort.runs.clusters import read_clusters
 
-    limit = Limit.of_minutes(max_minutes)
     with job(device), progress_bars(limit.seconds), limit.while_launching():
         if resume is not None:
             _refuse_changes(context)
