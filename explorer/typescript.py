@@ -8,11 +8,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from selfsort.explore.app import create_app
-from selfsort.explore.editor import Editor
-from selfsort.explore.pictures import Pictures
+from selfsort.explore.desk import Desk
 
 TYPES = Path(__file__).parent / "src" / "types.ts"
 
@@ -89,7 +88,7 @@ def _type(schema: Schema) -> str:
 
 def current() -> str:
     """Return the file for the application as it is; describing it needs no run."""
-    return types_of(create_app(cast(Editor, None), cast(Pictures, None)).openapi())
+    return types_of(create_app(Desk(None, None)).openapi())
 
 
 if __name__ == "__main__":

@@ -31,3 +31,12 @@ def test_a_missing_package_is_named_with_the_command_that_installs_it() -> None:
         "approximate search needs the package faiss-cpu, which is not installed. "
         'Install it with: pip install "selfsort[approx]".'
     )
+
+
+def test_in_python_errors_name_arguments() -> None:
+    def refuse() -> None:
+        with errors.speaking_python():
+            raise errors.invalid("--clusters", "be at most 18", 30, "Lower it, or leave --max-bad out.")
+
+    with pytest.raises(errors.InvalidInput, match=r"^n_clusters must .* leave max_bad out\.$"):
+        refuse()

@@ -1,18 +1,24 @@
 from __future__ import annotations
 
+import ast
+import html
+import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
 import pytest
+import torch
 from PIL import Image
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.estimator_checks import check_estimator
 from tests.encoders.onnx_files import conv_model
 from tests.encoders.small import blobs
+from torch.utils.data import DataLoader, TensorDataset
 
+import selfsort
 from selfsort import ImageClusterer, load
 from selfsort.data.synthetic import shapes
 from selfsort.errors import InvalidInput
@@ -228,3 +234,63 @@ class TestCut:
         model = ImageClusterer("kmeans", n_clusters=3, encoder="none").fit(pixels)
         with pytest.raises(InvalidInput, match="n_clusters must be"):
             model.cut(number)
+
+
+class TestPython:
+    @pytest.fixture
+    def model(self) -> ImageClusterer:
+        return ImageClusterer("kmeans", n_clusters=3, encoder="none").fit(shapes(6, size=12, n_classes=3)[0].pixels)
+
+    def test_the_public_names(self) -> None:
+        assert dir(selfsort) == ["ImageClusterer", "__version__", "load"]
+
+    def test_errors_name_arguments(self, pixels: Any) -> None:
+        with pytest.raises(InvalidInput, match=r"^method must be auto or one of"):
+            ImageClusterer("kmean", n_clusters=3).fit(pixels)
+        with pytest.raises(InvalidInput) as refused:
+            ImageClusterer("kmeans", n_clusters="500:600").fit(pixels)
+        assert "--" not in str(refused.value)
+
+    def test_a_report_and_a_page_in_a_notebook(self, model: ImageClusterer, tmp_path: Path) -> None:
+        assert model.report(tmp_path / "page.html") == tmp_path / "page.html"
+        page = (tmp_path / "page.html").read_text()
+        shown = model.show(height=300)._repr_html_()
+        assert shown.startswith("<iframe srcdoc=")
+        assert 'sandbox="allow-scripts"' in shown
+        assert html.unescape(shown).count("<img") == page.count("<img") > 0
+        model.save(tmp_path / "run")
+        load(tmp_path / "run").report(tmp_path / "again.html")
+        assert (tmp_path / "again.html").exists()
+
+    def test_not_fitted(self) -> None:
+        with pytest.raises(NotFittedError):
+            ImageClusterer().show()
+
+    def test_verbose_says_what_it_does(self, pixels: Any, capsys: pytest.CaptureFixture[str]) -> None:
+        ImageClusterer("kmeans", n_clusters=3, encoder="none").fit(pixels)
+        assert capsys.readouterr().err == ""
+        ImageClusterer("kmeans", n_clusters=3, encoder="none", verbose=True).fit(pixels)
+        assert "judging the clusters" in capsys.readouterr().err
+
+    def test_lists_and_loaders(self, pixels: Any) -> None:
+        whole = ImageClusterer("kmeans", n_clusters=3, encoder="none").fit(pixels)
+        loader = DataLoader(TensorDataset(torch.from_numpy(pixels), torch.arange(len(pixels))), shuffle=True)
+        for given in (list(pixels), loader):
+            np.testing.assert_array_equal(clone(whole).fit(given).labels_, whole.labels_)
+            np.testing.assert_array_equal(whole.predict(given), whole.predict(pixels))
+
+    def test_the_notebook_runs(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """As Jupyter would, cell after cell; the last value of a cell must be something it can show."""
+        cells = json.loads((Path(__file__).parents[1] / "examples/notebook.ipynb").read_text())["cells"]
+        monkeypatch.chdir(tmp_path)
+        names: dict[str, Any] = {}
+        shown = []
+        for cell in (cell for cell in cells if cell["cell_type"] == "code"):
+            *lines, last = ast.parse("".join(cell["source"])).body
+            exec(compile(ast.Module(lines, []), "cell", "exec"), names)
+            if isinstance(last, ast.Expr):
+                shown.append(eval(compile(ast.Expression(last.value), "cell", "eval"), names))
+            else:
+                exec(compile(ast.Module([last], []), "cell", "exec"), names)
+        assert sum(hasattr(value, "_repr_html_") for value in shown) >= 1
+        assert Path("report.html").exists()

@@ -5,7 +5,8 @@ from contextlib import suppress
 
 import pytest
 
-from selfsort.progress import listening, track
+from selfsort.errors import TimeIsUp
+from selfsort.progress import check_time, listening, stage, track, until
 
 
 class Recorder:
@@ -23,6 +24,9 @@ class Recorder:
 
     def finish(self, task: int) -> None:
         self.heard.append(("finish", task))
+
+    def stage(self, what: str, done: int, total: int) -> None:
+        self.heard.append(("stage", what, done, total))
 
 
 def test_without_a_listener_items_just_pass() -> None:
@@ -71,3 +75,46 @@ def test_listeners_nest_and_leave_no_trace() -> None:
     list(track("a", "nobody", 1))
     assert [entry[1] for entry in inner.heard if entry[0] == "start"] == ["inner"]
     assert [entry[1] for entry in outer.heard if entry[0] == "start"] == ["outer"]
+
+
+def test_stages_reach_the_listener() -> None:
+    recorder = Recorder()
+    stage("nobody hears it")
+    with listening(recorder):
+        stage("sorting", 3, 7)
+    assert recorder.heard == [("stage", "sorting", 3, 7)]
+
+
+class TestTime:
+    @pytest.fixture(autouse=True)
+    def _clock(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 0.0
+        monkeypatch.setattr("time.monotonic", lambda: self.now)
+
+    @pytest.mark.parametrize("listener", [None, Recorder()])
+    def test_a_loop_ends_when_it_is_up(self, listener: Recorder | None) -> None:
+        def count() -> None:
+            for _ in track(range(1000), "numbers", 1000):
+                self.now += 1
+
+        with listening(listener), until(100), pytest.raises(TimeIsUp):
+            count()
+        assert 100 < self.now <= 110
+
+    def test_none_is_as_long_as_it_takes(self) -> None:
+        with until(100):
+            self.now += 1000
+            with until(None):
+                check_time()
+            with pytest.raises(TimeIsUp):
+                check_time()
+        check_time()
+
+    def test_no_time_at_all_is_one_step(self) -> None:
+        with until(0):
+            self.now += 1000
+            check_time()
+        with until(100), until(0):
+            self.now += 1000
+            with pytest.raises(TimeIsUp):
+                check_time()

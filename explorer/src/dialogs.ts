@@ -64,15 +64,20 @@ export interface Choice {
   hasNew: boolean;
 }
 
-/** Pick a cluster; "new" stands for one that does not exist yet. */
-export function pickCluster(choice: Choice, tiles: Tiles): Promise<number | "new" | null> {
-  return open<number | "new">(
+/** A cluster that does not exist yet; its name may be empty. */
+export interface NewCluster {
+  name: string;
+}
+
+/** Pick a cluster, or a new one, which is called as was typed. */
+export function pickCluster(choice: Choice, tiles: Tiles): Promise<number | NewCluster | null> {
+  return open<number | NewCluster>(
     choice.title,
     (answer) => {
-      const input = h("input", { type: "search", placeholder: "Type to find", "aria-label": "Find a cluster", autocomplete: "off", spellcheck: "false", autofocus: true });
+      const input = h("input", { type: "search", maxlength: 80, placeholder: choice.hasNew ? "Type to find, or to name a new one" : "Type to find", "aria-label": "Find a cluster", autocomplete: "off", spellcheck: "false", autofocus: true });
       const list = h("ul", { class: "choices" });
-      const none = h("p", { class: "hint", hidden: true }, "No cluster has this name.");
-      const line = (value: number | "new", ...content: Node[]) => h("li", {}, h("button", { type: "button", click: () => answer(value) }, ...content));
+      const none = h("p", { class: "hint", hidden: true }, choice.hasNew ? "No cluster has this name: press Enter for a new one." : "No cluster has this name.");
+      const line = (value: number | NewCluster, ...content: Node[]) => h("li", {}, h("button", { type: "button", click: () => answer(value) }, ...content));
       const render = () => {
         const sought = input.value.trim().toLowerCase();
         const found = choice.clusters.filter((cluster) => cluster.name.toLowerCase().includes(sought));
@@ -81,7 +86,10 @@ export function pickCluster(choice: Choice, tiles: Tiles): Promise<number | "new
           tiles.draw(cluster.cover, canvas);
           return line(cluster.id, canvas, h("span", { class: "label" }, cluster.name), h("span", { class: "size" }, count(cluster.size)));
         });
-        if (choice.hasNew) lines.unshift(line("new", h("span", { class: "cover plus", "aria-hidden": "true" }, "+"), h("span", { class: "label" }, "New cluster")));
+        const name = input.value.trim();
+        const isTaken = choice.clusters.some((cluster) => cluster.name.toLowerCase() === sought);
+        const label = name && !isTaken ? `New cluster “${name}”` : "New cluster";
+        if (choice.hasNew) lines.unshift(line({ name: isTaken ? "" : name }, h("span", { class: "cover plus", "aria-hidden": "true" }, "+"), h("span", { class: "label" }, label)));
         none.hidden = found.length > 0;
         list.replaceChildren(...lines);
       };

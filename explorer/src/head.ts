@@ -68,7 +68,8 @@ export class Head {
   private words(view: View, cluster: Cluster | undefined, nShown: number): [string, string] {
     if (cluster) {
       const wrong = cluster.n_wrong ? ` · ${count(cluster.n_wrong)} marked wrong` : "";
-      return [cluster.name, `${plural(cluster.size, "image")} · confidence ${cluster.confidence.toFixed(2)}${wrong}`];
+      const sure = document.body.classList.contains("unfinished") ? "" : ` · confidence ${cluster.confidence.toFixed(2)}`;
+      return [cluster.name, `${plural(cluster.size, "image")}${sure}${wrong}`];
     }
     switch (view.kind) {
       case "like": {

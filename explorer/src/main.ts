@@ -65,9 +65,8 @@ class Page {
   private setUp(): void {
     const { run } = this;
     byId("run").textContent = `${run.name} · ${run.method} · ${plural(run.n_images, "image")}`;
-    const note = byId("note");
-    note.hidden = run.note === null;
-    note.textContent = run.note ?? "";
+    this.showState(run);
+    if (!this.isFinished()) follow(run, (now) => this.goOn(now));
     setUpTheme(byId("theme"));
     byId("undo").addEventListener("click", () => void this.travel(api.undo, "Undone"));
     byId("redo").addEventListener("click", () => void this.travel(api.redo, "Redone"));
@@ -89,7 +88,34 @@ class Page {
     }), 150);
   }
 
+  private isFinished(): boolean {
+    return this.run.state === "finished";
+  }
+
+  /** Say where the pictures come from and, of a run that is not finished, how far it is. */
+  private showState(run: api.Run): void {
+    document.body.classList.toggle("unfinished", run.state !== "finished");
+    const note = byId("note");
+    note.textContent = [stateWords(run), run.note].filter(Boolean).join(" ");
+    note.hidden = note.textContent === "";
+  }
+
+  private async goOn(run: api.Run): Promise<void> {
+    if (run.version !== this.run.version) {
+      this.run.version = run.version;
+      this.overview = await api.getOverview();
+      await this.settle();
+    }
+    this.showState(run);
+  }
+
   private keys(): Record<string, () => void> {
+    const all = this.allKeys();
+    if (this.isFinished()) return all;
+    return Object.fromEntries(["?", "/", "j", "k", "+", "=", "-", "Escape"].map((key) => [key, all[key] ?? (() => {})]));
+  }
+
+  private allKeys(): Record<string, () => void> {
     const ifCluster = (run: () => void) => () => this.cluster() && run();
     const undo = () => void (this.overview.undo && this.travel(api.undo, "Undone"));
     const redo = () => void (this.overview.redo && this.travel(api.redo, "Redone"));
@@ -197,8 +223,8 @@ class Page {
   private showSelection(): void {
     const bar = byId("selection");
     const rows = this.selected();
-    bar.hidden = !rows.length;
-    if (!rows.length) return;
+    bar.hidden = !rows.length || !this.isFinished();
+    if (bar.hidden) return;
     const areWrong = rows.every((row) => this.gallery.isWrong(row));
     const said = document.createElement("span");
     said.className = "n-selected";
@@ -263,7 +289,7 @@ class Page {
     const clusters = this.overview.clusters.filter((one) => one.id !== cluster.id);
     const hint = `All images of the cluster you choose come to ${cluster.name}, which keeps its name.`;
     const other = await pickCluster({ title: `Merge ${cluster.name} with`, hint, clusters, hasNew: false }, this.tiles);
-    if (other === null || other === "new") return;
+    if (typeof other !== "number") return;
     const name = this.clusterName(other);
     await this.edit({ kind: "merge", clusters: [cluster.id, other], into: cluster.id }, () => `${name} is now part of ${cluster.name}.`);
   }
@@ -282,12 +308,13 @@ class Page {
     const clusters = this.overview.clusters.filter((cluster) => cluster.id !== here);
     const title = `Move ${plural(rows.length, "image")} to`;
     const to = await pickCluster({ title, hint: "Press Enter for the first one that fits.", clusters, hasNew: true }, this.tiles);
-    if (to !== null) await this.moveTo(rows, to === "new" ? null : to);
+    if (to === null) return;
+    await (typeof to === "number" ? this.moveTo(rows, to) : this.moveTo(rows, null, to.name));
   }
 
-  private async moveTo(rows: number[], to: number | null): Promise<void> {
-    if (!rows.length || (to !== null && to === this.cluster()?.id)) return;
-    await this.edit({ kind: "move", rows, to }, ([id]) => `${plural(rows.length, "image")} moved to ${id === undefined ? "another cluster" : this.clusterName(id)}.`);
+  private async moveTo(rows: number[], to: number | null, name = ""): Promise<void> {
+    if (!rows.length || !this.isFinished() || (to !== null && to === this.cluster()?.id)) return;
+    await this.edit({ kind: "move", rows, to, name }, ([id]) => `${plural(rows.length, "image")} moved to ${id === undefined ? "another cluster" : this.clusterName(id)}.`);
   }
 
   private async mark(rows: number[]): Promise<void> {
@@ -354,10 +381,55 @@ class Page {
   }
 }
 
+function stateWords(run: api.Run): string {
+  const doing = run.progress ? ` Now: ${run.progress}.` : "";
+  switch (run.state) {
+    case "starting":
+      return `The pictures are being read.${doing}`;
+    case "running":
+      return `Still sorting; these are the groups so far. They can be changed when it is done.${doing}`;
+    case "stopped":
+      return "This run was stopped before its end. These are its groups so far, to be looked at only.";
+    case "finished":
+      return "";
+  }
+}
+
+/** Ask again and again how far a run is; when it is done, or has begun, the page starts anew. */
+function follow(first: api.Run, tell: (run: api.Run) => Promise<void>): void {
+  const ask = async () => {
+    try {
+      const run = await api.getRun();
+      if (run.state === "finished" || (first.state === "starting" && run.state !== "starting")) {
+        location.reload();
+        return;
+      }
+      await tell(run);
+    } catch (error) {
+      if (!(error instanceof api.Refused)) throw error;
+      byId("note").textContent = error.message;
+    }
+    setTimeout(() => void ask(), 1500);
+  };
+  setTimeout(() => void ask(), 1500);
+}
+
+function wait(first: api.Run): void {
+  document.body.classList.add("unfinished", "starting");
+  const note = byId("note");
+  const tell = async (run: api.Run) => {
+    note.hidden = false;
+    note.textContent = stateWords(run);
+  };
+  void tell(first);
+  follow(first, tell);
+}
+
 async function start(): Promise<void> {
   try {
-    const [run, overview] = await Promise.all([api.getRun(), api.getOverview()]);
-    new Page(run, overview);
+    const run = await api.getRun();
+    if (run.state === "starting") wait(run);
+    else new Page(run, await api.getOverview());
   } catch (error) {
     if (!(error instanceof api.Refused)) throw error;
     toast(error.message, { isProblem: true });

@@ -83,6 +83,7 @@ export interface MoveRequest {
   kind: "move";
   rows: number[];
   to?: number | null;
+  name?: string;
 }
 
 /** What the page shows beside the images. */
@@ -111,6 +112,9 @@ export interface RenameRequest {
 export interface Run {
   name: string;
   method: string;
+  state: "starting" | "running" | "stopped" | "finished";
+  version: number;
+  progress: string;
   n_images: number;
   pictures: "source" | "thumbnails" | "none";
   note: string | null;

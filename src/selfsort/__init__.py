@@ -17,6 +17,10 @@ __all__ = ["ImageClusterer", "__version__", "load"]
 _HOME = {"ImageClusterer": "selfsort.estimator", "load": "selfsort.estimator"}
 
 
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'selfsort' has no attribute {name!r}")

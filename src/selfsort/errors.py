@@ -7,6 +7,10 @@ fault of ours shows a traceback.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class SelfsortError(Exception):
     """Base of everything selfsort raises on purpose."""
@@ -44,6 +48,10 @@ class Interrupted(SelfsortError):
     exit_code = 3
 
 
+class TimeIsUp(Interrupted):
+    """The time that was given is over, in the middle of a step."""
+
+
 def invalid(name: str, requirement: str, got: object, remedy: str) -> InvalidInput:
     """Word an error the house way.
 
@@ -51,6 +59,30 @@ def invalid(name: str, requirement: str, got: object, remedy: str) -> InvalidInp
     'n_clusters must be at least 2; got 1. Raise n_clusters.'
     """
     return InvalidInput(f"{name} must {requirement}; got {got}. {remedy}")
+
+
+@contextmanager
+def speaking_python() -> Iterator[None]:
+    """Let errors of a block name arguments, where the command line has options."""
+    try:
+        yield
+    except SelfsortError as error:
+        if error.args and isinstance(error.args[0], str):
+            error.args = (in_python(error.args[0]), *error.args[1:])
+        raise
+
+
+def in_python(text: str) -> str:
+    """Name arguments in place of options.
+
+    >>> in_python("--clusters must be at most 18; got 30. Leave --max-bad out, or use --set K_s=5.")
+    'n_clusters must be at most 18; got 30. Leave max_bad out, or use settings K_s=5.'
+    """
+    return _OPTION.sub(lambda found: _ARGUMENTS.get(found[1], found[1].replace("-", "_")), text)
+
+
+_OPTION = re.compile(r"(?<![\w-])--([a-z][a-z-]*)")
+_ARGUMENTS = {"clusters": "n_clusters", "set": "settings"}
 
 
 def missing_extra(package: str, purpose: str, extra: str) -> MissingData:

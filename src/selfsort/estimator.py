@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import html
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,13 +19,16 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils import TransformerTags
 
 from selfsort.data import Dataset, Fit, ImageSpec, as_dataset, conform, from_array, range_of, read_source
+from selfsort.data.collections import as_array
 from selfsort.encoders.fitted import FittedEncoder
-from selfsort.errors import InvalidInput, invalid
+from selfsort.errors import InvalidInput, invalid, speaking_python
 from selfsort.graph.hierarchy import Hierarchy
 from selfsort.improve.cut import CutModel, cut_clustering, cut_model
 from selfsort.improve.grow import grow
 from selfsort.learning.device import choose_device
 from selfsort.methods.registry import DEFAULT_METHOD
+from selfsort.overall import Overall, PlainLines, Ticker
+from selfsort.progress import listening
 from selfsort.runs.clusters import Clusters, read_clusters
 from selfsort.runs.cut import Base, cut_run
 from selfsort.runs.encoder import AUTO_ENCODER, EncodedModel, given_encoder
@@ -35,8 +40,9 @@ from selfsort.runs.renamed import all_settings
 from selfsort.runs.tree import tree_of
 from selfsort.types import F32, I64, Assignment, Clustering, Images, Json, Model
 
-ImagesLike = npt.ArrayLike | str | Path | Sequence[str | Path] | Dataset | Images
-"""An array, a folder or other source, a list of files, or what `selfsort.data` made of one."""
+ImagesLike = npt.ArrayLike | str | Path | Sequence[str | Path] | Dataset | Images | Any
+"""An array, a folder or other source, a list of files or of images, what `selfsort.data` made of one, or a Dataset or
+DataLoader of torch."""
 
 
 class ImageClusterer(ClusterMixin, BaseEstimator):  # type: ignore[misc]
@@ -55,6 +61,7 @@ class ImageClusterer(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         image_shape: height, width(, channels) of the rows of a flat array; one entry may be -1.
         value_range: the values that mean black and white in a float array; `auto` takes them from the
             array given to `fit`.
+        verbose: say on standard error what `fit` is doing, how far it is and how long it will take.
 
     Attributes:
         labels_: (N,) int64 cluster of each training image; -1 for outliers, if they were asked for.
@@ -94,6 +101,7 @@ class ImageClusterer(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         device: str = "auto",
         image_shape: tuple[int, ...] | None = None,
         value_range: tuple[float, float] | Literal["auto"] = (0.0, 1.0),
+        verbose: bool = False,
     ) -> None:
         self.method = method
         self.n_clusters = n_clusters
@@ -105,10 +113,16 @@ class ImageClusterer(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         self.device = device
         self.image_shape = image_shape
         self.value_range = value_range
+        self.verbose = verbose
 
     def fit(self, X: ImagesLike, y: object = None) -> Self:
         """Cluster images. `y` is ignored: no label reaches a method."""
+        with speaking_python(), _telling(self.verbose):
+            return self._fit(X)
+
+    def _fit(self, X: ImagesLike) -> Self:
         _refuse_sparse(X)
+        X = as_array(X)
         n_clusters = self._number()
         seed = _whole_number("seed", self.seed, at_least=0)
         is_auto = self.value_range == "auto" and not isinstance(X, Dataset | Images) and not _is_source(X)
@@ -128,7 +142,7 @@ class ImageClusterer(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         )
         launched = launch(request)
         for note in launched.notes:
-            warnings.warn(note, FutureWarning, stacklevel=2)
+            warnings.warn(note, FutureWarning, stacklevel=4)
         outcome = launched.fit.run()
         found = replace(outcome.clustering, labels=outcome.labels)
         self._show(found, launched.dataset.spec, outcome.warnings)
@@ -204,6 +218,32 @@ class ImageClusterer(ClusterMixin, BaseEstimator):  # type: ignore[misc]
                 folder.append_event(event)
             write_outcome(folder, outcome, dataset.images, dataset.names)
 
+    def report(self, path: str | Path = "report.html") -> Path:
+        """Write the report, one HTML page that needs nothing else, and return its path."""
+        from selfsort.report.build import write_report
+
+        with self._on_disk() as run:
+            return write_report([run], Path(path))
+
+    def show(self, height: int = 700) -> Shown:
+        """Return the clusters with their pictures and the map, for a notebook to display: no server, no files."""
+        from selfsort.report.build import build_page
+        from selfsort.report.read import read_runs
+
+        with self._on_disk() as run:
+            return Shown(build_page(read_runs([run])), height)
+
+    @contextmanager
+    def _on_disk(self) -> Iterator[Path]:
+        """Give the run folder of the model, made for the moment if it was never saved."""
+        self._check_fitted()
+        if self._folder is not None:
+            yield self._folder.path
+            return
+        with TemporaryDirectory(prefix="selfsort-") as place:
+            self.save(Path(place) / "model")
+            yield Path(place) / "model"
+
     def _save_cut(self, origin: ImageClusterer, path: Path) -> None:
         """Write the run that was cut, if it is not on disk, and cut it there."""
         RunFolder.refuse_occupied(path)
@@ -255,7 +295,12 @@ class ImageClusterer(ClusterMixin, BaseEstimator):  # type: ignore[misc]
 
     def _apply(self, X: ImagesLike) -> Assignment:
         self._check_fitted()
+        with speaking_python():
+            return self._applied(X)
+
+    def _applied(self, X: ImagesLike) -> Assignment:
         _refuse_sparse(X)
+        X = as_array(X)
         if isinstance(X, np.ndarray) and X.ndim == 2 and X.shape[1] != self.n_features_in_:
             raise InvalidInput(
                 f"X has {X.shape[1]} features, but ImageClusterer is expecting {self.n_features_in_} features as "
@@ -267,6 +312,32 @@ class ImageClusterer(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     def _check_fitted(self) -> None:
         if not self.__sklearn_is_fitted__():
             raise NotFittedError("This ImageClusterer instance is not fitted yet. Call fit with images first.")
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A page inside a notebook."""
+
+    page: str
+    height: int = 700
+
+    def _repr_html_(self) -> str:
+        # In a frame of its own: neither can its style reach the notebook, nor its script anything else.
+        inside = html.escape(self.page, quote=True)
+        return f'<iframe srcdoc="{inside}" sandbox="allow-scripts" width="100%" height="{self.height}"></iframe>'
+
+
+@contextmanager
+def _telling(is_verbose: bool) -> Iterator[None]:
+    """Say how far a block is, in lines on standard error, if that is wanted."""
+    if not is_verbose:
+        yield
+        return
+    overall = Overall()
+    lines = PlainLines(overall, on_stage=True)
+    with Ticker(lines.tick, every=0.5), listening(overall):
+        yield
+    lines.tick()
 
 
 @dataclass(frozen=True, eq=False)
@@ -285,7 +356,11 @@ def load(path: str | Path, device: str = "auto", encoder: str | None = None) -> 
 
     `encoder` says where the run's encoder is now, or which table has the features of the images to predict.
     """
-    folder = RunFolder.open(path)
+    with speaking_python():
+        return _loaded(RunFolder.open(path), device, encoder)
+
+
+def _loaded(folder: RunFolder, device: str, encoder: str | None) -> ImageClusterer:
     result = folder.result()
     config = folder.config
     settings = {name: value for name, value in all_settings(config).items() if name != "n_clusters"}

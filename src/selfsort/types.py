@@ -346,6 +346,8 @@ class Method:
     """True if it learns from augmented copies of the images, which a table of features does not have."""
     finetunes: bool = False
     """True if it can train its encoder too: it calls `learning.finetune.train_along`."""
+    check: Callable[[], None] | None = None
+    """Raises if a package that it cannot do without is missing; asked before any image is read."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,6 +18,7 @@ from tests.explore.runs import fitted
 
 from selfsort.explore.app import create_app
 from selfsort.explore.connections import HOST, configure, listen
+from selfsort.explore.desk import Desk
 from selfsort.explore.editor import Editor
 from selfsort.explore.guard import Door, Guard
 from selfsort.explore.pictures import Pictures
@@ -39,7 +40,7 @@ class Server:
         self.port = self._listener.getsockname()[1]
         self.home = f"http://{HOST}:{self.port}/"
         self._door = Door(self.port)
-        self._server = uvicorn.Server(configure(Guard(create_app(self.editor, pictures), self._door)))
+        self._server = uvicorn.Server(configure(Guard(create_app(Desk(self.editor, pictures)), self._door)))
         self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [self._listener]})
         self._thread.start()
 

@@ -119,7 +119,7 @@ class TestBadInput:
     def test_fewer_images_than_neighbours(self) -> None:
         labels, warnings = self.run(points(8), 2)
         assert labels == {0, 1}
-        assert "K_s is 20, but an image has only 7 others" in warnings[0]
+        assert "There are only 8 images, and 20 neighbours of each" in warnings[0]
 
     @pytest.mark.parametrize("graph", ["global", "local"])
     def test_duplicates_and_black_images(self, graph: str) -> None:

@@ -181,7 +181,7 @@ class TestMethod:
         labels, warnings = self.run(method, points, 10, absorb=False)
         assert len(np.unique(labels)) == 10
         assert any("single images" in warning for warning in warnings)
-        assert any("K_s is 20, but an image has only 11 others" in warning for warning in warnings)
+        assert any("There are only 12 images, and 20 neighbours of each" in warning for warning in warnings)
 
     def test_z_must_be_below_one(self, method: Method) -> None:
         with pytest.raises(InvalidInput, match=r"z must lie between 0 and 1; got 1.0. Use 0.01"):

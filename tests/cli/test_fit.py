@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import shutil
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 from tests.cli.conftest import assert_refused
-from tests.conftest import Command
+from tests.conftest import Command, Done
+from tests.toy import TOY
 
-from selfsort.errors import TrainingFailed
+from selfsort.errors import TrainingFailed, missing_extra
+from selfsort.methods import registry
+from selfsort.runs import launch as session
 from selfsort.runs.folder import RunFolder
+from selfsort.types import Snapshot
 
 
 class TestRefusals:
@@ -97,7 +107,8 @@ class TestFit:
     def test_a_folder(self, selfsort: Command, photos: Path) -> None:
         done = selfsort("fit", photos, "--clusters", 3, "--method", "kmeans", "--labels-from-folders")
         assert (done.code, done.err) == (0, "")
-        assert "18 images, 3 clusters, method kmeans, recipe default (chosen" in done.out
+        assert "18 images into 3 clusters\n" in done.out
+        assert "Sorted by kmeans, from their pixels. Its settings are those called default, chosen" in done.out
         assert "3 clusters found in" in done.out
         assert "ACC 1.0000  NMI 1.0000 geometric, 1.0000 arithmetic, 1.0000 max  ARI 1.0000" in done.out
         assert done.out.endswith("run folder: selfsort-runs/photos-kmeans-k3-seed0\n")
@@ -220,3 +231,65 @@ def test_demo(selfsort: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     assert done.out.endswith("images: digits.npz\nreport: demo/report.html\n")
     assert Path("demo/report.html").exists()
     assert selfsort("predict", "demo", "digits.npz").code == 0
+
+
+class TestTheFirstTrial:
+    """What stood in the way of people with a folder of pictures."""
+
+    def test_a_zip_of_pictures(self, selfsort: Command, photos: Path) -> None:
+        with zipfile.ZipFile("photos.zip", "w") as archive:
+            for path in photos.rglob("*.png"):
+                archive.write(path, path.name)
+        done = selfsort("fit", "photos.zip")
+        assert_refused(done, "photos.zip, a zip of 18 pictures. Unpack it, and name the folder.")
+        assert not Path("selfsort-runs").exists()
+
+    def test_videos_and_documents_are_named_as_such(self, selfsort: Command, photos: Path, tmp_path: Path) -> None:
+        for name in ("a/holiday.mp4", "b/clip.MOV", "bill.pdf"):
+            (photos / name).write_bytes(b"\0\0 no picture")
+        done = selfsort("fit", photos, "--clusters", 3, "--method", "kmeans", "--out", "run")
+        assert "18 images into 3 clusters; not pictures, and left alone: 2 videos, 1 document\n" in done.out
+        (tmp_path / "films").mkdir()
+        (photos / "a/holiday.mp4").rename(tmp_path / "films/holiday.mp4")
+        assert_refused(selfsort("fit", "films"), "must hold pictures; got 1 video")
+
+    @pytest.mark.parametrize("words", [["--method", "kmean"], ["--method", "legen"]])
+    def test_a_wrong_name_is_refused_before_anything_heavy_is_loaded(self, photos: Path, words: list[str]) -> None:
+        code = (
+            "import sys; from selfsort.cli.main import app\n"
+            f"try: app(['fit', {str(photos)!r}, *{words}], standalone_mode=False)\n"
+            "except Exception as error: print(error)\n"
+            "print('torch' in sys.modules)"
+        )
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        assert "--method must be auto or one of" in done.stdout
+        assert done.stdout.endswith("False\n" if words[1] == "kmean" else "\n")
+
+    def test_a_missing_extra_is_found_before_the_folder_is_made(
+        self, selfsort: Command, photos: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        found = importlib.util.find_spec
+        monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "umap" else found(name))
+        monkeypatch.setattr(session, "_read", pytest.fail)
+        done = selfsort("fit", photos, "--clusters", 3, "--method", "umap-kmeans", "--out", "run")
+        assert_refused(done, "umap-kmeans needs the package umap-learn")
+        assert not Path("run").exists()
+
+    def test_a_run_that_never_started_does_not_block_its_retry(
+        self, selfsort: Command, photos: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def lacking(*given: object, **named: object) -> Iterator[Snapshot]:
+            raise missing_extra("something", "the toy", "toys")
+            yield
+
+        words = ["fit", photos, "--clusters", 3, "--method", "toy", "--out", "run"]
+        with monkeypatch.context() as patch:
+            patch.setitem(registry.OWN, "toy", replace(TOY, train=lacking))
+            assert_refused_after_words(selfsort(*words), "the toy needs the package something")
+        assert not Path("run").exists()
+        assert selfsort(*words).code == 0
+
+
+def assert_refused_after_words(done: Done, part: str) -> None:
+    assert done.code == 2
+    assert part in done.err

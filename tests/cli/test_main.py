@@ -18,19 +18,21 @@ from selfsort.runs import launch as session
 
 # The whole command line. A new option is a decision: it is added here in the same commit, or it is not added.
 FROZEN = {
+    "sort": "SOURCE --out --no-browser --no-page",
     "fit": """SOURCE --clusters --method --recipe --set --seed --size --fit --gray/--color --where --labels
         --labels-from-folders --encoder --features --outliers --self-label --start-from --max-bad --memory --device
         --out --cache/--no-cache --resume --max-minutes --json""",
     "refine": """RUN SOURCE --stage --recipe --set --seed --labels --labels-from-folders --encoder --device --out
         --max-minutes --json""",
     "cut": "RUN --clusters --out --json",
-    "predict": "RUN SOURCE --out --where --labels --max-bad --encoder --device --original --json",
+    "predict": "RUN SOURCE --to --out --where --labels --max-bad --encoder --device --original --replace --json",
     "score": "RUN --labels --original --json",
     "report": "RUNS --out --figures --original",
     "explore": "RUN --port --no-browser",
-    "export": "RUN --to --out --link --levels --original",
+    "export": "RUN --to --out --link --levels --source --original --replace",
     "methods": "NAME --json",
     "encoders": "--json",
+    "doctor": "--json",
     "cache": "--clear --json",
     "bench": "NAME --seeds --budget-minutes --only --again --records --json",
     "demo": "--out",
@@ -60,8 +62,8 @@ class TestWords:
     @pytest.mark.parametrize(
         ("words", "part"),
         [
-            (["sort"], "No such command 'sort'."),
-            (["sort"], " See: selfsort --help"),
+            (["sart"], "No such command 'sart'."),
+            (["sart"], " See: selfsort --help"),
             (["fit", "x", "--cluster", "3"], "--clusters"),
             (["fit", "x", "y"], "See: selfsort fit --help"),
             (["fit", "x", "--seed", "-1"], "--seed"),

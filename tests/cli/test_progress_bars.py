@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-from selfsort.cli.progress_bars import RichListener
-from selfsort.progress import listening, track
+from selfsort.cli.progress_bars import OneLine
+from selfsort.overall import Overall
 
 
 class Terminal(io.StringIO):
@@ -23,23 +23,33 @@ def pretend_terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
     return screen
 
 
-def test_a_bar_shows_its_name_and_count_and_goes_away(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_line_shows_the_stage_and_goes_away(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = pretend_terminal(monkeypatch)
-    with RichListener() as listener, listening(listener):
-        for _ in track(range(4), "decoding", 4):
-            listener._progress.refresh()
-        assert not listener._progress.tasks
-    shown = terminal.getvalue()
-    assert "decoding" in shown
-    assert "3/4" in shown
-    assert "/s" in shown
+    overall = Overall()
+    with OneLine(overall) as line:
+        overall.stage("reading [the] images", 0, 0)
+        overall.advance(overall.start("decoding", 4), 3)
+        line.tick()
+        line._progress.refresh()
+        assert len(line._progress.tasks) == 1
+    assert "reading [the] images, decoding (3 of 4)" in terminal.getvalue()
+
+
+def test_estimates_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal, now = pretend_terminal(monkeypatch), iter(range(0, 10_000, 60))
+    overall = Overall(clock=lambda: float(next(now)))
+    with OneLine(overall) as line:
+        overall.stage("sorting with jule", 0, 0)
+        overall.stage("sorting with jule", 1, 9)
+        line.tick()
+    assert "Estimate: sorting with jule takes about" in terminal.getvalue()
 
 
 def test_what_is_printed_meanwhile_stays_on_standard_output(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     terminal = pretend_terminal(monkeypatch)
-    with RichListener():
+    with OneLine(Overall()):
         print("the result")
     assert capsys.readouterr().out == "the result\n"
     assert "the result" not in terminal.getvalue()
@@ -47,9 +57,11 @@ def test_what_is_printed_meanwhile_stays_on_standard_output(
 
 def test_a_total_that_is_not_known_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = pretend_terminal(monkeypatch)
-    with RichListener() as listener:
-        task = listener.start("searching", 0)
-        listener.advance(task, 1)
-        listener._progress.refresh()
-        listener.finish(task)
+    overall = Overall()
+    with OneLine(overall) as line:
+        task = overall.start("searching", 0)
+        overall.advance(task, 1)
+        line.tick()
+        line._progress.refresh()
+        overall.finish(task)
     assert "searching" in terminal.getvalue()

@@ -15,7 +15,9 @@ from tests.cli.conftest import assert_refused
 from tests.conftest import Command, write_photos
 
 from selfsort.data.synthetic import shapes
+from selfsort.runs.edits import Merge, Rename
 from selfsort.runs.folder import RunFolder
+from selfsort.runs.journal import Journal
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "tiny-run"
 
@@ -32,6 +34,29 @@ class TestRefusals:
         assert selfsort("fit", npz, *words).code == 3
         rest = {"predict": [str(npz)], "export": ["--to", "csv"]}.get(command, [])
         assert_refused(selfsort(command, "half", *rest), "half is not finished", "selfsort fit --resume half")
+
+
+class TestUnfinished:
+    @pytest.fixture
+    def half(self, selfsort: Command, photos: Path) -> Path:
+        words = ["--clusters", "3", "--method", "toy", "--out", "half", "--max-minutes", "0"]
+        assert selfsort("fit", photos, *words).code == 3
+        return Path("half")
+
+    def test_a_report_shows_the_state_so_far_and_says_so(self, selfsort: Command, half: Path) -> None:
+        assert selfsort("report", half).out == "report: half/report.html\n"
+        page = (half / "report.html").read_text()
+        assert "Not finished. " in page
+        assert "This run was stopped, at step 1 of 5. These are the clusters so far." in page
+        assert page.count("<img") == 18
+        assert selfsort("fit", "--resume", half).code == 0
+        selfsort("report", half)
+        assert "Not finished" not in (half / "report.html").read_text()
+        assert not (half / "resume").exists()
+
+    def test_figures_and_comparisons_are_of_finished_runs(self, selfsort: Command, half: Path) -> None:
+        assert "half is not finished" in selfsort("report", half, "--figures", "figures").err
+        assert_refused(selfsort("report", half, half), "half is not finished")
 
 
 class TestAfterwards:
@@ -59,14 +84,51 @@ class TestAfterwards:
         assert done.code == 0
         assert re.search(r"images sorted, labels in more.csv\n.*ACC", done.out)
 
-    def test_predict_replaces_a_file_only_if_it_is_named(self, selfsort: Command, run: Path, photos: Path) -> None:
-        Path("labels.csv").write_text("by hand")
-        done = selfsort("predict", run, photos)
-        assert done.code == 2
-        assert "labels.csv exists already. Expected it to be new. Name a file with --out; that is replaced." in done.err
-        assert Path("labels.csv").read_text() == "by hand"
-        assert selfsort("predict", run, photos, "--out", "labels.csv").code == 0
-        assert Path("labels.csv").read_text().startswith("name,cluster")
+    @pytest.mark.parametrize("words", [["predict", "run", "photos"], ["export", "run", "--to", "csv"]])
+    def test_a_file_is_replaced_only_if_that_is_said(
+        self, selfsort: Command, run: Path, photos: Path, words: list[str]
+    ) -> None:
+        Path("mine.csv").write_text("by hand")
+        assert_refused(selfsort(*words, "--out", "mine.csv"), "mine.csv exists already", "or add --replace")
+        assert Path("mine.csv").read_text() == "by hand"
+        assert selfsort(*words, "--out", "mine.csv", "--replace").code == 0
+        assert Path("mine.csv").read_text().startswith("name,cluster")
+        assert selfsort(*words, "--out", "/dev/null").code == 0
+
+    def test_predict_into_the_folders_of_an_export(self, selfsort: Command, run: Path, tmp_path: Path) -> None:
+        journal = Journal.open(run)
+        journal.add(Rename(0, "round things"))
+        journal.close()
+        assert selfsort("export", run, "--to", "folders", "--out", "sorted").code == 0
+        new = write_photos(tmp_path / "new", n_per_class=2, seed=9)
+        done = selfsort("predict", run, new, "--to", "folders", "--out", "sorted")
+        assert done.code == 0, done.err
+        counts = Counter(path.parent.name for path in Path("sorted").rglob("*.png"))
+        assert counts == {"round things": 8, "cluster-01": 8, "cluster-02": 8}
+        assert "6 images sorted into sorted\n" in done.out
+        again = json.loads(selfsort("predict", run, new, "--to", "folders", "--out", "sorted", "--json").out)
+        assert sum(again["new_files"].values()) == 0
+        assert len(list(Path("sorted").rglob("*"))) == 24 + 3
+        Path("run.txt").touch()
+        assert_refused(
+            selfsort("predict", run, new, "--to", "folders", "--out", "run.txt"), "is a file. Expected a folder"
+        )
+
+    def test_export_after_the_pictures_were_moved(self, selfsort: Command, run: Path, photos: Path) -> None:
+        photos.rename("elsewhere")
+        lost = selfsort("export", run, "--to", "folders", "--out", "sorted")
+        assert (lost.code, Path("sorted").exists()) == (2, False)
+        assert selfsort("export", run, "--to", "folders", "--out", "sorted", "--source", "elsewhere").code == 0
+        assert len(list(Path("sorted").rglob("*.png"))) == 18
+        assert selfsort("export", run, "--to", "npz", "--out", "all.npz", "--source", "elsewhere").code == 0
+
+    def test_score_says_how_many_corrections_there_are(self, selfsort: Command, run: Path) -> None:
+        assert json.loads(selfsort("score", run, "--json").out)["corrections"] == 0
+        journal = Journal.open(run)
+        journal.add(Merge((0, 1), 0))
+        journal.close()
+        assert "all applied: 1." in selfsort("score", run).err
+        assert json.loads(selfsort("score", run, "--json").out)["corrections"] == 1
 
     def test_predict_new_pictures_of_another_size(self, selfsort: Command, run: Path, tmp_path: Path) -> None:
         new = write_photos(tmp_path / "new", n_per_class=2, seed=9)
@@ -87,7 +149,7 @@ class TestAfterwards:
         before = Path("run/labels.csv").read_bytes()
         assert_refused(selfsort("predict", run, photos, "--out", "run/labels.csv"), "Choose --out.")
         monkeypatch.chdir(run)
-        assert_refused(selfsort("predict", ".", photos), "would replace a file of the run itself")
+        assert_refused(selfsort("predict", ".", photos), "would lie among the files of the run")
         assert Path("labels.csv").read_bytes() == before
 
     def test_score(self, selfsort: Command, run: Path) -> None:
@@ -239,8 +301,7 @@ class TestCorrections:
         rows = Path("new.csv").read_text().splitlines()
         assert sorted({row.split(",", 1)[1].split(",")[0] for row in rows[1:]}) == ["0", "2"]
         assert sum(row.endswith('"cats & <dogs>"') for row in rows) == 12
-        assert "that were applied: 2." in done.err
-        assert "which say nothing of new ones: 1." in done.err
+        assert "that were applied: 3." in done.err
         original = selfsort("predict", corrected, photos, "--out", "old.csv", "--original")
         assert original.err == ""
         assert Path("old.csv").read_bytes() == (corrected / "labels.csv").read_bytes()

@@ -94,6 +94,7 @@ class TestSignals:
             "history",
             "ingest.json",
             "resume",
+            "thumbnails.npz",
             "truth.npy",
         ]
         assert selfsort("fit", "--resume", out).code == 0

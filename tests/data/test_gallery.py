@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import threading
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ from tests.data.samples import noise, picture, save_many, smooth
 from selfsort.data import ImageSpec, read_source
 from selfsort.data import gallery as pictures_module
 from selfsort.data.decode import probe
+from selfsort.data.gallery import Item, check_heic
+from selfsort.errors import MissingData
 from selfsort.progress import listening
 
 
@@ -77,6 +80,9 @@ class Bar:
     def finish(self, task: int) -> None:
         self.seen[self.names[task]].append(-1)
 
+    def stage(self, what: str, done: int, total: int) -> None:
+        pass
+
 
 def test_progress_ends_at_the_total(tmp_path: Path) -> None:
     save_many(tmp_path, 40)
@@ -97,3 +103,30 @@ def test_an_interruption_leaves_no_thread_behind(tmp_path: Path) -> None:
     with listening(Impatient()), pytest.raises(KeyboardInterrupt):
         read_source(tmp_path)
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("selfsort-decode")]
+
+
+class TestTelephones:
+    """HEIC on a bare install: one line, and the one command, once."""
+
+    @pytest.fixture(autouse=True)
+    def _bare(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("selfsort.data.gallery.can_read_heic", lambda: False)
+
+    def items(self, n_heic: int) -> list[Item]:
+        names = [f"{i}.HEIC" for i in range(n_heic)] + [f"{i}.jpg" for i in range(100 - n_heic)]
+        return [Item(name, io.BytesIO) for name in names]
+
+    def test_a_few_are_left_out_and_told_once(self) -> None:
+        said = check_heic(self.items(3), 0.05, "photos")
+        assert said.startswith("3 of the 100 pictures of photos are HEIC")
+        assert said.count('pip install "selfsort[heic]"') == 1
+
+    def test_many_are_refused_before_anything_is_decoded(self) -> None:
+        with pytest.raises(MissingData, match=r"^80 of the 100 pictures of photos are HEIC") as no:
+            check_heic(self.items(80), 0.05, "photos")
+        assert str(no.value).count("pip install") == 1
+
+    def test_none_or_a_reader_say_nothing(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        assert check_heic(self.items(0), 0.05, "photos") == ""
+        monkeypatch.setattr("selfsort.data.gallery.can_read_heic", lambda: True)
+        assert check_heic(self.items(80), 0.05, "photos") == ""

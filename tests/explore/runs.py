@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 from selfsort.data.options import ReadOptions
+from selfsort.errors import Interrupted
 from selfsort.runs.folder import RunFolder
 from selfsort.runs.launch import Request, launch
 
@@ -14,6 +16,16 @@ def fitted(source: Path, out: Path, clusters: int = 3, **reading: object) -> Run
     wanted = ReadOptions(path=str(source), **reading)  # type: ignore[arg-type]
     launched = launch(Request(source=wanted, clusters=clusters, method="kmeans", settings=("n_restarts=2",), out=out))
     launched.fit.run()
+    return launched.folder
+
+
+def half_done(source: Path, out: Path) -> RunFolder:
+    """Begin a run that is stopped after its first step."""
+    wanted = ReadOptions(path=str(source))
+    launched = launch(Request(source=wanted, clusters=3, method="toy", out=out))
+    launched.fit.max_seconds = 0.0
+    with suppress(Interrupted):
+        launched.fit.run()
     return launched.folder
 
 

@@ -20,6 +20,7 @@ from schemathesis.core.result import Ok
 from tests.explore.runs import fitted
 
 from selfsort.explore.app import create_app
+from selfsort.explore.desk import Desk
 from selfsort.explore.editor import Editor
 from selfsort.explore.guard import Door, Guard
 from selfsort.explore.pictures import Pictures
@@ -46,7 +47,7 @@ EVERY_ADDRESS = [
 
 def client_of(editor: Editor) -> TestClient:
     door = Door(80)
-    guarded = Guard(create_app(editor, Pictures.open(editor.folder, editor.table.names)), door)
+    guarded = Guard(create_app(Desk(editor, Pictures.open(editor.folder, editor.table.names))), door)
     # A fault must be an answer here, as it would be in the browser.
     client = TestClient(guarded, base_url="http://127.0.0.1/", raise_server_exceptions=False)
     assert client.get(door.new_link()).status_code == 200
@@ -307,7 +308,7 @@ REQUESTS = [(path, GenerationMode.POSITIVE) for path in EVERY_ADDRESS] + [
 @pytest.mark.parametrize(("path", "mode"), REQUESTS)
 def test_no_askedis_too_much(editor: Editor, path: str, mode: GenerationMode) -> None:
     """Whatever is asked, as described or not: no fault of ours, and an answer of the form that was promised."""
-    app = create_app(editor, Pictures.open(editor.folder, editor.table.names))
+    app = create_app(Desk(editor, Pictures.open(editor.folder, editor.table.names)))
     schema = schemathesis.openapi.from_asgi("/openapi.json", app)
     n_examples = 30 if mode is GenerationMode.POSITIVE else 15
     for found in schema.include(path=path).get_all_operations():

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from tests.tiny_run import files_of
 
-from selfsort.errors import CannotWrite, InvalidInput, MissingData
+from selfsort.errors import CannotWrite, InvalidInput
 from selfsort.explore.editor import Editor
 from selfsort.runs.folder import RunFolder
 
@@ -188,10 +188,10 @@ class TestDisk:
         assert seen(editor) == before
         assert editor.overview().undo == "mark 1 image"
 
-    def test_a_run_that_is_not_finished(self, run: Path) -> None:
+    def test_a_run_that_is_not_finished_cannot_be_edited(self, run: Path) -> None:
         (run / "labels.csv").unlink()
-        with pytest.raises(MissingData, match="is not finished"):
-            Editor.open(run)
+        with pytest.raises(InvalidInput, match="is not finished"):
+            Editor.open(run).rename(0, "cats")
         assert not (run / "edits.sqlite").exists()
 
     def test_damaged_labels_are_refused_before_any_edit_is_begun(self, run: Path) -> None:
@@ -215,3 +215,10 @@ class TestDisk:
         for _ in range(2):  # the second try meets the same words, not a lock
             with pytest.raises(InvalidInput, match="be given by their numbers, below 18"):
                 Editor.open(run)
+
+
+def test_a_new_cluster_can_have_its_name_at_once(editor: Editor) -> None:
+    new = editor.move([0, 1], None, "  dogs ")
+    other = editor.move([2], None)
+    named = {cluster.id: cluster.name for cluster in editor.overview().clusters}
+    assert (named[new], named[other]) == ("dogs", f"Cluster {new + 1}")

@@ -136,6 +136,9 @@ def test_progress_is_reported_block_by_block() -> None:
         def finish(self, task: int) -> None:
             calls.append(-1)
 
+        def stage(self, what: str, done: int, total: int) -> None:
+            pass
+
     with progress.listening(Listener()):
         nearest_neighbours(points(0, 30, 2), 25, block_bytes=4 * 30 * 10)
     assert calls == [600, 300, 200, 100, -1]

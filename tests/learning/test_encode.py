@@ -76,6 +76,9 @@ class TestEncode:
             def finish(self, task: int) -> None:
                 pass
 
+            def stage(self, what: str, done: int, total: int) -> None:
+                pass
+
         net, told = Brightness(), Told()
         with listening(told):
             encode(net, self.PIXELS, self.PIXELS.chunks(2), net)

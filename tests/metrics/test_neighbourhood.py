@@ -136,6 +136,9 @@ class TestTrustworthiness:
             def finish(self, task: int) -> None:
                 assert self.seen == 50
 
+            def stage(self, what: str, done: int, total: int) -> None:
+                pass
+
         recorder = Recorder()
         with progress.listening(recorder):
             trustworthiness(random_points(50, 2), random_points(50, 2), block=16)

@@ -8,6 +8,7 @@ import io
 import os
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -492,3 +493,14 @@ def test_names_are_brought_to_the_disk_too(tmp_path: Path, monkeypatch: pytest.M
     file = tmp_path / "a" / "b" / "file"
     write_whole(file, lambda opened: opened.write(b"x"))
     assert synced == [path.stat().st_ino for path in (tmp_path / "a", tmp_path, file, file.parent)]
+
+
+def test_many_features_are_kept_at_half_precision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("selfsort.runs.folder._FULL_PRECISION_BYTES", 10)
+    run = fill(RunFolder.create(tmp_path / "run", CONFIG))
+    assert run.features().dtype == np.float16
+    assert run.result().features.dtype == np.float32
+    np.testing.assert_array_equal(run.result().features, RESULT.features)
+    large = replace(RESULT, features=RESULT.features + 1e5)
+    run.save_result(large, NAMES)
+    np.testing.assert_array_equal(run.result().features, large.features)

@@ -65,11 +65,29 @@ class TestNewImages:
         np.testing.assert_allclose(confidence, [0.8, 0.7, 0.7], rtol=1e-6)
         assert (edits.names, edits.n_applied, edits.n_left_out) == ({1: "pets"}, 2, 0)
 
-    def test_parts_and_single_images_say_nothing(self, tmp_path: Path) -> None:
-        edits = (Split(0, ((2, (3,)),)), Move((2,), 1), Mark((0,), True), Merge((2, 1), 1))
-        found = whole_cluster_edits(corrected(tmp_path / "run", *edits), 2)
-        assert found.now.tolist() == [0, 1]
-        assert (found.n_applied, found.n_left_out) == (1, 3)
+    def test_marks_say_nothing(self, tmp_path: Path) -> None:
+        found = whole_cluster_edits(corrected(tmp_path / "run", Mark((0,), True), Rename(0, "cats")), 2)
+        assert (found.now.tolist(), found.n_applied, found.n_left_out, found.divided) == ([0, 1], 1, 1, {})
+
+    def test_of_a_cluster_that_was_split_its_images_vote(self, tmp_path: Path) -> None:
+        """The features of images 0, 2 and 3 are (0, 1, 2), (6, 7, 8) and (9, 10, 11): 0 stays, the others are new."""
+        folder = corrected(tmp_path / "run", Split(0, ((2, (2, 3)),)), Rename(2, "dogs"))
+        edits = whole_cluster_edits(folder, 2)
+        features = np.array([[9, 10, 11], [0, 1, 2], [6, 7, 8]], np.float32)
+        soft = np.array([[0.8, 0.2], [0.2, 0.8], [0.8, 0.2]], np.float32)
+        labels, confidence = edits.labels(Assignment(features, soft))
+        assert labels.tolist() == [2, 1, 2]
+        np.testing.assert_allclose(confidence, [0.8 * 2 / 3, 0.8, 0.8 * 2 / 3], rtol=1e-6)
+        assert (edits.name(2), edits.n_applied, edits.n_left_out) == ("dogs", 2, 0)
+
+    def test_a_cluster_whose_images_were_all_moved(self, tmp_path: Path) -> None:
+        edits = whole_cluster_edits(corrected(tmp_path / "run", Move((0, 2, 3), 1)), 2)
+        soft = np.array([[0.8, 0.2]], np.float32)
+        assert edits.labels(Assignment(np.ones((1, 3), np.float32), soft))[0].tolist() == [1]
+
+    def test_what_is_marked_wrong_does_not_vote(self, tmp_path: Path) -> None:
+        folder = corrected(tmp_path / "run", Move((3,), 1), Mark((3,), True))
+        assert whole_cluster_edits(folder, 2).divided == {}
 
     def test_without_corrections_nothing_changes(self, tmp_path: Path) -> None:
         folder = corrected(tmp_path / "run", Merge((0, 1), 1))

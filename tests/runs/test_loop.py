@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import torch
 
 from selfsort.config import Config, setting
 from selfsort.errors import Interrupted, InvalidInput, TrainingFailed
+from selfsort.progress import track
 from selfsort.runs.folder import RunFolder
 from selfsort.runs.loop import FitRun, pick_thumbnails, shrink
 from selfsort.types import Clustering, Images, Method, Snapshot, State
@@ -117,6 +118,50 @@ def test_time_up_saves_and_resumes_to_the_same_result(tmp_path: Path) -> None:
     assert outcome.clustering.features[0, 0] == 10
     assert outcome.warnings == ("the toy is tired.",)
     assert [event.get("step") for event in folder.events()] == [1, 2, 3, 4, None]
+
+
+class TestTimeInsideOfSteps:
+    """A step of the toy takes 300 seconds, in 300 batches."""
+
+    @pytest.fixture(autouse=True)
+    def _clock(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 0.0
+        monkeypatch.setattr("time.monotonic", lambda: self.now)
+
+    def slow(self, folder: RunFolder, max_seconds: float) -> FitRun:
+        def train(*given: Any, **named: Any) -> Iterator[Snapshot]:
+            steps = toy_train(*given, **named)
+            while True:
+                for _ in track(range(300), "batches", 300):
+                    self.now += 1
+                try:
+                    yield next(steps)
+                except StopIteration:
+                    return
+
+        fit = make(folder, max_seconds=max_seconds)
+        fit.method = replace(TOY, train=train)
+        return fit
+
+    def test_a_step_that_cannot_end_in_time_is_given_up(self, tmp_path: Path) -> None:
+        folder = RunFolder.create(tmp_path / "run", DESCRIBED)
+        with pytest.raises(Interrupted, match=r"in the middle of the step after 1 of 4, which begins again"):
+            self.slow(folder, 400).run()
+        assert 400 <= self.now <= 440, "within a tenth"
+        assert [event["step"] for event in folder.events()] == [1]
+        outcome = self.slow(folder, 5000).run()
+        assert outcome.clustering.features[0, 0] == 10
+
+    def test_a_step_that_ends_a_little_late_is_kept(self, tmp_path: Path) -> None:
+        folder = RunFolder.create(tmp_path / "run", DESCRIBED)
+        with pytest.raises(Interrupted, match=r"at step 2 of 4, as asked"):
+            self.slow(folder, 590).run()
+
+    def test_time_for_no_step_is_told(self, tmp_path: Path) -> None:
+        folder = RunFolder.create(tmp_path / "run", DESCRIBED)
+        with pytest.raises(Interrupted, match=r"none of toy ended within the 1.7 minutes.* or nothing is gained"):
+            self.slow(folder, 100).run()
+        assert self.now <= 110
 
 
 def test_collapse_on_the_way_is_logged_and_forgiven_when_healed() -> None:

@@ -12,7 +12,7 @@ from selfsort.explore.editor import Editor
 from selfsort.runs import folder as folder_module
 from selfsort.runs.edits import Edit, Merge, Move, Rename
 from selfsort.runs.export.csv import csv_file, predicted_csv
-from selfsort.runs.export.folders import _titles
+from selfsort.runs.export.folders import folder_titles
 from selfsort.runs.folder import RunFolder
 from selfsort.runs.journal import Journal
 from selfsort.runs.labels import current_labels, whole_cluster_edits
@@ -158,8 +158,8 @@ class TestCorrections:
         assert '"say ""hi"".png",-1,0.600000\n' in exported(run, tmp_path)
 
     def test_folders(self, tmp_path: Path) -> None:
-        plain = _titles(current_labels(with_outliers(tmp_path / "a")))
-        named = _titles(current_labels(with_outliers(tmp_path / "b", Rename(2, "junk"), Rename(0, "Outliers"))))
+        plain = folder_titles(current_labels(with_outliers(tmp_path / "a")))
+        named = folder_titles(current_labels(with_outliers(tmp_path / "b", Rename(2, "junk"), Rename(0, "Outliers"))))
         assert [plain[number] for number in (0, 1, 2)] == ["cluster-00", "cluster-01", "outliers"]
         assert [named[number] for number in (0, 1, 2)] == ["Outliers", "cluster-01", "junk"]
 

@@ -97,8 +97,8 @@ def short_graph_note(neighbours: Neighbours) -> tuple[str, ...]:
     if not neighbours.is_short:
         return ()
     return (
-        f"K_s is {neighbours.n_asked}, but an image has only {neighbours.n_neighbours} others: every image is joined "
-        "to every other.",
+        f"There are only {neighbours.n_neighbours + 1} images, and {neighbours.n_asked} neighbours of each were to be "
+        "compared (K_s): every image is compared with every other. More images give better groups.",
     )
 
 

@@ -7,8 +7,9 @@ Settings follow the advice of UMAP's authors for clustering: no minimal distance
 
 from __future__ import annotations
 
+import importlib.util
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -37,6 +38,12 @@ class UMAPConfig(PixelConfig):
         self.require("n_components", self.n_components >= 1, "be at least 1")
         self.require("min_distance", 0 <= self.min_distance <= 1, "lie between 0 and 1")
         self.require("n_restarts", self.n_restarts >= 1, "be at least 1")
+
+
+def check_package() -> None:
+    """Raise if UMAP is not installed."""
+    if importlib.util.find_spec("umap") is None:
+        raise missing_extra("umap-learn", "umap-kmeans", "umap")
 
 
 def embed(features: F32, config: UMAPConfig, seed: int) -> F32:
@@ -76,10 +83,13 @@ def cluster(features: F32, config: UMAPConfig, *, seed: int, device: torch.devic
     return Partition(fit.labels, extras={"embedding": embedding})
 
 
-METHOD = classic_method(
-    "umap-kmeans",
-    "k-means on a UMAP embedding",
-    "McInnes, Healy and Melville 2018",
-    UMAPConfig,
-    cluster,
+METHOD = replace(
+    classic_method(
+        "umap-kmeans",
+        "k-means on a UMAP embedding",
+        "McInnes, Healy and Melville 2018",
+        UMAPConfig,
+        cluster,
+    ),
+    check=check_package,
 )

@@ -7,13 +7,16 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from selfsort.text import plural
+
+if TYPE_CHECKING:
+    from selfsort.overall import Overall
 
 
 def is_main() -> bool:
@@ -80,14 +83,26 @@ def print_table(header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Non
 
 
 @contextmanager
-def progress_bars() -> Iterator[None]:
-    """Show progress on standard error while a block runs, if somebody is looking."""
+def progress_bars(max_seconds: float | None = None) -> Iterator[Overall]:
+    """Show on standard error how far a block is: one line that changes on a terminal, else a line now and then.
+
+    Gives what knows how far it is.
+
+    Args:
+        max_seconds: the time that was given; estimates say when it is not enough.
+    """
+    from selfsort.overall import Overall, PlainLines, Ticker
     from selfsort.progress import listening
 
-    if not (sys.stderr.isatty() and is_main()):
-        yield
+    overall = Overall(max_seconds)
+    if not is_main():
+        yield overall
         return
-    from selfsort.cli.progress_bars import RichListener
+    if sys.stderr.isatty():
+        from selfsort.cli.progress_bars import OneLine
 
-    with RichListener() as listener, listening(listener):
-        yield
+        with OneLine(overall) as line, Ticker(line.tick, every=0.2), listening(overall):
+            yield overall
+        return
+    with Ticker(PlainLines(overall).tick, every=0.5), listening(overall):
+        yield overall

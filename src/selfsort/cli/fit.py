@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import shlex
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,13 +27,48 @@ from selfsort.cli.parse import (
     parse_memory,
     parse_size,
 )
-from selfsort.errors import CannotWrite, InvalidInput
+from selfsort.errors import CannotWrite, Interrupted, InvalidInput, TimeIsUp
 from selfsort.text import plural
 
 if TYPE_CHECKING:
     from selfsort.runs.folder import RunFolder
     from selfsort.runs.launch import Launched
     from selfsort.runs.loop import Outcome
+
+
+@dataclass(frozen=True)
+class Limit:
+    """The time that a command may take in all, from its beginning."""
+
+    seconds: float | None
+    begun: float
+
+    @classmethod
+    def of_minutes(cls, minutes: float | None) -> Limit:
+        """Begin to count."""
+        return cls(None if minutes is None else minutes * 60, time.monotonic())
+
+    def left(self) -> float | None:
+        """Return how much of it is left."""
+        return None if self.seconds is None else max(0.0, self.seconds - (time.monotonic() - self.begun))
+
+    @contextmanager
+    def while_launching(self) -> Iterator[None]:
+        """Stop what comes before a run, too: reading images, and seeing them with an encoder."""
+        from selfsort.progress import until
+
+        # Of several processes none may leave the others alone.
+        is_alone = "RANK" not in os.environ
+        try:
+            with until(self.left() if is_alone else None):
+                yield
+        except TimeIsUp:
+            minutes = (time.monotonic() - self.begun) / 60
+            raise Interrupted(
+                f"stopped after {minutes:.1f} minutes, as asked, before the sorting could begin. What an encoder has "
+                "seen so far is kept. Give the same command again, with more minutes."
+            ) from None
+
 
 BEGUN = "selfsort.runs.folder"
 """Under this key a command that has begun a run says so, for the advice after an interruption."""
@@ -94,12 +134,15 @@ def fit(
     json_: JsonOption = False,
 ) -> None:
     """Cluster images and write a run folder."""
+    limit = Limit.of_minutes(max_minutes)  # before the heavy imports, which take their time too
+    if resume is None:
+        refuse_at_once(source, method)
     from selfsort.data.options import ReadOptions
     from selfsort.methods.registry import DEFAULT_METHOD
     from selfsort.runs import launch as runs
     from selfsort.runs.clusters import read_clusters
 
-    with job(device), progress_bars():
+    with job(device), progress_bars(limit.seconds), limit.while_launching():
         if resume is not None:
             _refuse_changes(context)
             launched = runs.resume(
@@ -150,7 +193,7 @@ def fit(
                 out=out,
             )
             launched = runs.launch(request)
-        _fit_and_tell(context, launched, max_minutes, json_)
+        _fit_and_tell(context, launched, limit, json_)
 
 
 def refine(
@@ -185,7 +228,8 @@ def refine(
     from selfsort.data.options import ReadOptions
     from selfsort.runs import launch as runs
 
-    with job(device), progress_bars():
+    limit = Limit.of_minutes(max_minutes)
+    with job(device), progress_bars(limit.seconds), limit.while_launching():
         run_paths, source = runs.split_runs(given)
         earlier, *others = [runs.open_finished(path) for path in run_paths]
         reading = None
@@ -207,7 +251,7 @@ def refine(
             device=device,
             out=out,
         )
-        _fit_and_tell(context, runs.launch(request), max_minutes, json_)
+        _fit_and_tell(context, runs.launch(request), limit, json_)
 
 
 def demo(context: typer.Context, out: OutOption = None) -> None:
@@ -220,7 +264,7 @@ def demo(context: typer.Context, out: OutOption = None) -> None:
     images = write_digits(Path("selfsort-runs") if out is None else out.parent)
     with progress_bars():
         launched = launch(Request(source=ReadOptions(path=str(images)), clusters=10, out=out))
-        _fit_and_tell(context, launched, None, as_json=False)
+        _fit_and_tell(context, launched, Limit.of_minutes(None), as_json=False)
         page = write_report([launched.folder.path], None)
         others = [f"{title} {acc:.3f}" for title, acc in measure_others(images, 10)]
     say(f"The same images by others, ACC: {', '.join(others)}")
@@ -262,21 +306,16 @@ def _refuse_changes(context: typer.Context) -> None:
             )
 
 
-def _fit_and_tell(context: typer.Context, launched: Launched, max_minutes: float | None, as_json: bool) -> None:
+def _fit_and_tell(context: typer.Context, launched: Launched, limit: Limit, as_json: bool) -> None:
     from selfsort.runs.launch import summary
 
     context.meta[BEGUN] = launched.folder
-    launched.fit.max_seconds = None if max_minutes is None else max_minutes * 60
+    launched.fit.max_seconds = limit.left()
     tell = say_aside if as_json and is_main() else say
     for note in launched.notes if is_main() else ():
         say_aside(note)
-    skipped = len(launched.dataset.ingest.get("skipped", ()))
-    tell(
-        f"{len(launched.dataset.images)} images"
-        + (f" ({skipped} unreadable skipped, see ingest.json)" if skipped else "")
-        + f", {launched.fit.config.n_clusters} clusters, method {launched.method}, recipe {launched.recipe}"
-        + ("" if launched.encoder is None else f", encoder {launched.encoder.name}")
-    )
+    for line in _opening_lines(launched):
+        tell(line)
     try:
         outcome = launched.fit.run()
     except CannotWrite as error:
@@ -287,11 +326,40 @@ def _fit_and_tell(context: typer.Context, launched: Launched, max_minutes: float
         _tell_outcome(launched, outcome)
 
 
+def _opening_lines(launched: Launched) -> tuple[str, str]:
+    """Say what is sorted, and how."""
+    from selfsort.data.words import kinds_in_words
+
+    ingest, n_images = launched.dataset.ingest, len(launched.dataset.images)
+    skipped = len(ingest.get("skipped", ()))
+    beside = kinds_in_words(ingest.get("ignored") or {})
+    sees = "their pixels" if launched.encoder is None else f"what {launched.encoder.name} sees in them"
+    return (
+        f"{plural(n_images, 'image')} into {plural(launched.fit.config.n_clusters, 'cluster')}"
+        + (f"; {plural(skipped, 'file')} could not be read (see ingest.json)" if skipped else "")
+        + (f"; not pictures, and left alone: {beside}" if beside else ""),
+        f"Sorted by {launched.method}, from {sees}. Its settings are those called {launched.recipe}.",
+    )
+
+
+def refuse_at_once(source: str | None, method: str | None) -> None:
+    """Refuse what needs nothing heavy to be seen: names that do not exist."""
+    from selfsort.methods.registry import METHODS, nearest, refuse_unknown
+
+    # What is like no method may be a stage, and these are slow to load.
+    if method not in (None, "auto") and method not in METHODS and nearest(str(method), 0.7) is not None:
+        refuse_unknown(str(method))
+    if source is not None:
+        from selfsort.data.detect import require_there
+
+        require_there(source)
+
+
 def _tell_outcome(launched: Launched, outcome: Outcome) -> None:
     found = len(set(outcome.clustering.labels.tolist()))
     memory = "" if outcome.peak_memory_mb is None else f", peak memory {outcome.peak_memory_mb:.0f} MB"
     apart = "" if outcome.n_outliers is None else f" and {plural(outcome.n_outliers, 'outlier')}"
-    say(f"{found} clusters{apart} found in {outcome.seconds:.1f} s{memory}")
+    say(f"{plural(found, 'cluster')}{apart} found in {outcome.seconds:.1f} s{memory}")
     for warning in outcome.warnings:
         say(f"warning: {warning}")
     if outcome.verdict is not None:

@@ -19,10 +19,12 @@ import typer
 from typer.core import TyperGroup
 
 from selfsort.cli.console import is_main, say, say_aside
+from selfsort.cli.doctor import doctor
 from selfsort.cli.encoders import cache, encoders
 from selfsort.cli.fit import BEGUN, demo, fit, refine, way_on
 from selfsort.cli.research import bench, methods
 from selfsort.cli.runs import cut, explore, export, predict, report, score
+from selfsort.cli.sort import sort
 from selfsort.errors import Interrupted, SelfsortError
 
 if TYPE_CHECKING:
@@ -57,9 +59,9 @@ app = typer.Typer(
 )
 
 _PANELS: dict[str, tuple[Callable[..., None], ...]] = {
-    "Sort": (fit, refine, cut, predict),
+    "Sort": (sort, fit, refine, cut, predict),
     "Look and hand on": (score, report, explore, export),
-    "Research and machine": (methods, encoders, cache, bench, demo),
+    "Research and machine": (methods, encoders, doctor, cache, bench, demo),
 }
 """The commands as the help groups them."""
 

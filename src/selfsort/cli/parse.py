@@ -30,6 +30,13 @@ class ExportTo(StrEnum):
     onnx = "onnx"
 
 
+class PredictTo(StrEnum):
+    """What new images can be sorted into."""
+
+    csv = "csv"
+    folders = "folders"
+
+
 def no_nan(value: float | None) -> float | None:
     """Refuse nan, which some versions of click find in every range."""
     if value is not None and math.isnan(value):
@@ -59,6 +66,7 @@ WhereOption = Annotated[
 OriginalOption = Annotated[
     bool, typer.Option("--original", help="Labels as the method wrote them, without corrections made in explore.")
 ]
+ReplaceOption = Annotated[bool, typer.Option("--replace", help="Replace the file at --out, if there is one.")]
 OutOption = Annotated[Path | None, typer.Option("--out", help="Where to write.", show_default=False)]
 
 

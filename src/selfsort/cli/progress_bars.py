@@ -1,4 +1,4 @@
-"""Progress bars on a terminal, with rate and time left."""
+"""One line on a terminal that says what is being done, how far it is and how long it will take."""
 
 from __future__ import annotations
 
@@ -6,45 +6,29 @@ from contextlib import suppress
 from types import TracebackType
 
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    ProgressColumn,
-    Task,
-    TaskID,
-    TextColumn,
-    TimeRemainingColumn,
-)
-from rich.text import Text
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TextColumn
+
+from selfsort.overall import Overall
 
 
-class _Rate(ProgressColumn):
-    """Units per second."""
+class OneLine:
+    """Shows a job as one bar, and takes it away when it ends; estimates stay above it."""
 
-    def render(self, task: Task) -> Text:
-        speed = task.finished_speed or task.speed
-        return Text("" if speed is None else f"{speed:,.0f}/s")
-
-
-class RichListener:
-    """Shows each tracked loop as a bar and removes it when it ends."""
-
-    def __init__(self) -> None:
+    def __init__(self, overall: Overall) -> None:
+        self._overall = overall
         self._progress = Progress(
+            BarColumn(bar_width=24),
             TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            _Rate(),
-            TimeRemainingColumn(),
             console=Console(stderr=True),
             transient=True,
-            # Results go to standard output, which may be a file while the bars are on a terminal: rich must not
+            # Results go to standard output, which may be a file while the line is on a terminal: rich must not
             # take them along to standard error.
             redirect_stdout=False,
         )
+        self._bar = self._progress.add_task("", total=None, visible=False)
 
-    def __enter__(self) -> RichListener:
+    def __enter__(self) -> OneLine:
         self._progress.start()
         return self
 
@@ -54,14 +38,16 @@ class RichListener:
         with suppress(OSError):  # a terminal that was closed needs no cleaning, and says so
             self._progress.stop()
 
-    def start(self, what: str, total: int) -> int:
-        """Open a bar."""
-        return self._progress.add_task(what, total=total or None)
-
-    def advance(self, task: int, amount: int) -> None:
-        """Move a bar on."""
-        self._progress.advance(TaskID(task), amount)
-
-    def finish(self, task: int) -> None:
-        """Take a bar away."""
-        self._progress.remove_task(TaskID(task))
+    def tick(self) -> None:
+        """Show how far it is now."""
+        with suppress(OSError):
+            if (news := self._overall.news()) is not None:
+                self._progress.console.print(escape(news), highlight=False)
+            line, share = self._overall.line(), self._overall.share()
+            self._progress.update(
+                self._bar,
+                description=escape(line),
+                visible=bool(line),
+                total=None if share is None else 1.0,
+                completed=share or 0.0,
+            )

@@ -17,6 +17,8 @@ from selfsort.cli.parse import (
     MaxBadOption,
     OriginalOption,
     OutOption,
+    PredictTo,
+    ReplaceOption,
     RunArgument,
     WhereOption,
 )
@@ -55,6 +57,9 @@ def cut(
 def predict(
     run: RunArgument,
     source: Annotated[str, typer.Argument(help="New images, any source that fit reads.", show_default=False)],
+    to: Annotated[
+        PredictTo, typer.Option(help="A label file, or copies in one folder for each cluster.")
+    ] = PredictTo.csv,
     out: OutOption = None,
     where: WhereOption = None,
     labels: LabelsOption = None,
@@ -65,55 +70,93 @@ def predict(
     ] = None,
     device: DeviceOption = "auto",
     original: OriginalOption = False,
+    replace: ReplaceOption = False,
     json_: JsonOption = False,
 ) -> None:
     """Sort new images with a saved model; writes labels.csv, or what --out says.
 
     If their true labels are known (from the source, or --labels) the answer is scored: --where split=1 asks for the
     held-out part of a source whose --where split=0 the run was fitted on.
+
+    With --to folders they are copied into the folders of their clusters, those of an earlier export among them.
     """
     from selfsort.learning.device import choose_device
     from selfsort.metrics.external import scores
     from selfsort.runs.encoder import EncodedModel, unused_rows
     from selfsort.runs.export.csv import predicted_csv
     from selfsort.runs.folder import RunFolder, write_whole
-    from selfsort.runs.labels import whole_cluster_edits
+    from selfsort.runs.labels import current_labels, whole_cluster_edits
     from selfsort.runs.launch import read_like
     from selfsort.runs.model import apply_in_chunks, load_model
 
     folder = RunFolder.open(run)
     folder.require_finished()
-    target = out or Path("labels.csv")
+    is_table = to is PredictTo.csv
+    target = out or Path("labels.csv" if is_table else f"{folder.path.resolve().name}-folders")
     if folder.holds(target):
-        raise InvalidInput(f"{target} would replace a file of the run itself. Expected another place. Choose --out.")
-    if out is None and target.exists():
-        raise InvalidInput(f"{target} exists already. Expected it to be new. Name a file with --out; that is replaced.")
+        raise InvalidInput(f"{target} would lie among the files of the run. Expected another place. Choose --out.")
+    if is_table and not replace:
+        refuse_taken(target)
     with job(device), progress_bars():
         model = load_model(folder, choose_device(device), encoder)
         dataset = read_like(folder, source, max_bad=max_bad, where=where, labels=labels)
         assignment = apply_in_chunks(model, dataset.images, names=dataset.names)
-    if isinstance(model, EncodedModel) and is_main():
-        for note in unused_rows(model.encoder.parts, dataset.names):
-            say_aside(note)
-    edits = whole_cluster_edits(folder, assignment.soft.shape[1], is_original=original)
-    table = predicted_csv(dataset.names, assignment, edits)
+        if isinstance(model, EncodedModel) and is_main():
+            for note in unused_rows(model.encoder.parts, dataset.names):
+                say_aside(note)
+        edits = whole_cluster_edits(folder, assignment.soft.shape[1], is_original=original)
+        came: dict[str, int] | None = None
+        if is_main() and is_table:
+            table = predicted_csv(dataset.names, assignment, edits)
+            write_whole(target, lambda file: file.write(table))
+        elif is_main():
+            from selfsort.runs.export.arrivals import drop_into_folders
+
+            shown = current_labels(folder, is_original=original)
+            came = dict(drop_into_folders(target, dataset, edits.labels(assignment)[0], shown))
     metrics = None if dataset.labels is None else scores(edits.labels(assignment)[0], dataset.labels)
-    if is_main():
-        write_whole(target, lambda file: file.write(table))
-    skipped = dataset.ingest.get("skipped", [])
-    if json_:
-        answer = {"labels": str(target), "images": len(dataset.images), "skipped": skipped}
-        print_json(answer if metrics is None else {**answer, "metrics": metrics})
-    else:
-        for item in skipped:
-            say(f"skipped {item['name']}: {item['reason']}")
-        say(f"{len(dataset.images)} images sorted, labels in {target}")
-        if metrics is not None:
-            say(scores_line(metrics))
+    _tell_predicted(target, dataset.ingest.get("skipped", []), len(dataset.images), came, metrics, json_)
     if is_main() and (edits.n_applied or edits.n_left_out):
         say_aside(
-            f"Corrections of whole clusters (merged, renamed) that were applied: {edits.n_applied}. Those of single "
-            f"images, which say nothing of new ones: {edits.n_left_out}. For none at all add --original."
+            f"Corrections made in selfsort explore that were applied: {edits.n_applied}. Images marked wrong, which "
+            f"says nothing of new ones: {edits.n_left_out}. For none at all add --original."
+        )
+
+
+def _tell_predicted(
+    target: Path,
+    skipped: list[dict[str, str]],
+    n_images: int,
+    came: dict[str, int] | None,
+    metrics: dict[str, float] | None,
+    as_json: bool,
+) -> None:
+    """Say where new images have gone; `came` counts those in each folder."""
+    if as_json:
+        where = {"labels": str(target)} if came is None else {"folders": str(target), "new_files": came}
+        scored = {} if metrics is None else {"metrics": metrics}
+        print_json({**where, "images": n_images, "skipped": skipped, **scored})
+        return
+    for item in skipped:
+        say(f"skipped {item['name']}: {item['reason']}")
+    if came is None:
+        say(f"{n_images} images sorted, labels in {target}")
+    if metrics is not None:
+        say(scores_line(metrics))
+    if came is None:
+        return
+    for title, count in sorted(came.items()):
+        say(f"{target / title}: {plural(count, 'new file')}")
+    already = n_images - sum(came.values())
+    say(f"{n_images} images sorted into {target}" + (f", {already} of them were there already" if already else ""))
+
+
+def refuse_taken(target: Path) -> None:
+    """Raise if a file would be replaced; pipes and devices are only written to."""
+    if target.is_file() or target.is_dir():
+        raise InvalidInput(
+            f"{target} exists already, and nothing is replaced in silence. Expected a new place. Choose another --out, "
+            "or add --replace."
         )
 
 
@@ -136,7 +179,7 @@ def score(
     metrics = None if truth is None else scores(table.labels, truth, outliers=table.outliers)
     apart = {} if table.n_outliers is None else {"n_outliers": table.n_outliers}
     if json_:
-        answer = {"run": str(run), "sizes": sizes.to_json(), **apart}
+        answer = {"run": str(run), "corrections": current.n_edits, "sizes": sizes.to_json(), **apart}
         print_json(answer if metrics is None else {**answer, "metrics": metrics})
         return
     say(
@@ -193,19 +236,27 @@ def export(
         int,
         typer.Option(min=1, max=9, help="For folders: how many inside each other, groups of like clusters outside."),
     ] = 1,
+    source: Annotated[
+        str | None, typer.Option(help="Where the images are now, if they were moved.", show_default=False)
+    ] = None,
     original: OriginalOption = False,
+    replace: ReplaceOption = False,
 ) -> None:
     """Turn a finished run into a label file, folders of images, images with labels, or a network.
 
     The label file is for people: in it, names that a spreadsheet would take for formulas begin with an apostrophe.
     Programs read labels.csv in the run folder, which has every name as it is.
     """
-    from selfsort.runs.export.table import export_run
+    from selfsort.runs.export.table import export_run, place_of
     from selfsort.runs.folder import RunFolder
     from selfsort.runs.labels import current_labels
 
     folder = RunFolder.open(run)
+    if source is not None:
+        folder.look_for_images_in(source)
     labels = current_labels(folder, is_original=original)
+    if to is not ExportTo.folders and not replace:
+        refuse_taken(place_of(folder, to.value, out))
     with progress_bars():
         target = export_run(folder, labels, to.value, out, link=link, n_levels=levels)
     say(f"written: {target}")

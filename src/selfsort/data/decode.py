@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import importlib
+import importlib.util
 import logging
 import threading
 import warnings
@@ -34,6 +35,7 @@ PICTURE_SUFFIXES = frozenset(
         *("heic", "heif", "hif", "pgm", "ppm", "pbm", "pnm"),
     )
 )
+HEIC_SUFFIXES = (".heic", ".heif", ".hif")
 # An explicit list: other readers of Pillow are rarely needed and some start foreign programs (EPS).
 _FORMATS = ("JPEG", "PNG", "WEBP", "AVIF", "GIF", "TIFF", "BMP", "DIB", "PPM")
 _HEIC_BRANDS = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1")
@@ -302,6 +304,14 @@ def _why_unknown(head: bytes) -> str:
     return "not a picture of a known type"
 
 
+INSTALL_HEIC = 'pip install "selfsort[heic]"'
+
+
+def can_read_heic() -> bool:
+    """Whether the reader of HEIC is installed."""
+    return importlib.util.find_spec("pillow_heif") is not None
+
+
 def _heic_format() -> tuple[str, ...]:
     """Register the HEIC reader on first use."""
     try:
@@ -309,7 +319,7 @@ def _heic_format() -> tuple[str, ...]:
             module = importlib.import_module("pillow_heif")
             module.register_heif_opener()
     except ImportError:
-        raise Unreadable('HEIC needs the package pillow-heif: pip install "selfsort[heic]"') from None
+        raise Unreadable(f"HEIC needs the package pillow-heif: {INSTALL_HEIC}") from None
     return ("HEIF",)
 
 

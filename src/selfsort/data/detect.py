@@ -5,15 +5,17 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from selfsort.data import binaries, hdf5, npz, shards
 from selfsort.data.datasets import ImageSpec
-from selfsort.data.decode import is_picture_head
+from selfsort.data.decode import PICTURE_SUFFIXES, is_picture_head
 from selfsort.data.folder import expanded, list_files, list_folder, list_recorded, printable, read_list_file
 from selfsort.data.gallery import Gallery
 from selfsort.data.tables import Table
+from selfsort.data.words import kinds_in_words
 from selfsort.errors import InvalidInput, MissingData, invalid
+from selfsort.text import plural
 
 Source = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
@@ -31,14 +33,24 @@ def open_source(source: Source) -> Gallery | Table:
     try:
         if path.is_dir():
             return _open_folder(path, shown)
-        if not path.is_file():
-            what = "is not a regular file" if path.exists() else "is not there"
-            raise MissingData(f"The source {shown} {what}. Expected {_KNOWN}. Check the path.")
+        require_there(source)
         return _open_file(path, shown)
     except PermissionError as error:
         raise MissingData(
             f"The source {shown} may not be read ({error.strerror}). Expected {_KNOWN}. Check the permissions."
         ) from error
+
+
+def require_there(source: str | os.PathLike[str]) -> None:
+    """Raise unless a source is a folder or a file; neither is opened."""
+    path, shown = expanded(source).absolute(), printable(str(source))
+    try:
+        if path.is_dir() or path.is_file():
+            return
+        what = "is not a regular file" if path.exists() else "is not there"
+    except (OSError, ValueError):  # the one who opens it says why
+        return
+    raise MissingData(f"The source {shown} {what}. Expected {_KNOWN}. Check the path.")
 
 
 @dataclass(frozen=True)
@@ -89,7 +101,7 @@ def _open_folder(path: Path, shown: str, *, may_walk: bool = True) -> Gallery | 
             f"the folder {shown}", "hold pictures", f"{printable(arrays[0])}", "Name that file as the source."
         )
     if not gallery.failed:
-        seen = ", ".join(f"{count} {suffix}" for suffix, count in gallery.ignored.items()) or "nothing"
+        seen = kinds_in_words(gallery.ignored) or "nothing"
         raise invalid(f"the folder {shown}", "hold pictures", seen, "Check the path.")
     return gallery
 
@@ -98,6 +110,7 @@ def _open_file(path: Path, shown: str) -> Gallery | Table:
     with path.open("rb") as file:
         head = file.read(_SNIFFED_BYTES)
     if head.startswith((b"PK\x03\x04", b"PK\x05\x06")):
+        _refuse_zip_of_pictures(path, shown)
         return npz.open_npz(path)
     if head.startswith(b"\x93NUMPY"):
         return npz.open_npy(path)
@@ -119,6 +132,19 @@ def _open_file(path: Path, shown: str) -> Gallery | Table:
     if head and b"\0" not in head and path.suffix not in (".npz", ".npy", ".bin", ".gz", ".tar"):
         return read_list_file(path)
     raise _unknown(path, shown, head)
+
+
+def _refuse_zip_of_pictures(path: Path, shown: str) -> None:
+    """An .npz is a zip of arrays; one of pictures would have to be unpacked for every look at it."""
+    names = npz.member_names(path)
+    pictures = [name for name in names if PurePosixPath(name).suffix.lower() in PICTURE_SUFFIXES]
+    if pictures and not any(name.endswith(".npy") for name in names):
+        raise invalid(
+            "the source",
+            "be a folder, so that your pictures can be shown and sorted into others",
+            f"{shown}, a zip of {plural(len(pictures), 'picture')}",
+            "Unpack it, and name the folder.",
+        )
 
 
 def _unknown(path: Path, shown: str, head: bytes) -> InvalidInput:

@@ -16,9 +16,19 @@ from typing import IO, Any, Literal
 import numpy.typing as npt
 
 from selfsort.data.datasets import Fit, ImageSpec, Skipped
-from selfsort.data.decode import Look, Unreadable, decode, explain, probe, quiet_pillow
+from selfsort.data.decode import (
+    HEIC_SUFFIXES,
+    INSTALL_HEIC,
+    Look,
+    Unreadable,
+    can_read_heic,
+    decode,
+    explain,
+    probe,
+    quiet_pillow,
+)
 from selfsort.data.resize import cpu_count
-from selfsort.errors import invalid
+from selfsort.errors import MissingData, invalid
 from selfsort.progress import track
 from selfsort.types import U8, Json
 
@@ -172,6 +182,17 @@ def _decode_one(item: Item, spec: ImageSpec, target: U8) -> Look | Skipped:
         return Skipped(item.name, explain(error, item.path))
     target[...] = pixels
     return look
+
+
+def check_heic(items: Sequence[Item], max_bad: float, source: str) -> str:
+    """Say once what reads the pictures of telephones, where nothing does; refuse them before anything is decoded."""
+    n_heic = sum(item.name.lower().endswith(HEIC_SUFFIXES) for item in items)
+    if not n_heic or can_read_heic():
+        return ""
+    found = f"{n_heic:,} of the {len(items):,} pictures of {source} are HEIC, as telephones take them"
+    if n_heic > max_bad * len(items):
+        raise MissingData(f"{found}; nothing here reads them. Expected the package pillow-heif. Run: {INSTALL_HEIC}")
+    return f"{found}, and are left out. To read them run: {INSTALL_HEIC}"
 
 
 def check_share(skipped: Sequence[Skipped], found: int, max_bad: float, source: str) -> None:

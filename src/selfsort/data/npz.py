@@ -81,7 +81,8 @@ def _archive(path: Path) -> Iterator[zipfile.ZipFile]:
             yield archive
 
 
-def _members(path: Path) -> list[str]:
+def member_names(path: Path) -> list[str]:
+    """List what is in an archive."""
     try:
         with _archive(path) as archive:
             return archive.namelist()
@@ -101,7 +102,7 @@ def _what(path: Path, member: str | None) -> str:
 
 
 def _lacks(path: Path, name: str) -> InvalidInput:
-    held = ", ".join(printable(member.removesuffix(".npy")) for member in _members(path)) or "nothing"
+    held = ", ".join(printable(member.removesuffix(".npy")) for member in member_names(path)) or "nothing"
     remedy = "Save it with numpy.savez(path, images=..., labels=...)."
     return invalid(printable(path.name), f"hold an array called {name}", held, remedy)
 
@@ -220,7 +221,7 @@ def open_npy(path: Path) -> Table:
 
 def open_npz(path: Path) -> Table:
     """Open an .npz file of images and what belongs to them."""
-    members = [name for name in _members(path) if name.endswith(".npy")]
+    members = [name for name in member_names(path) if name.endswith(".npy")]
     names = [name.removesuffix(".npy") for name in members]
     key = "images" if "images" in names else names[0] if len(names) == 1 else None
     if key is None:

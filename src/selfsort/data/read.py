@@ -16,7 +16,7 @@ from selfsort.data import labels as truth
 from selfsort.data.datasets import MAX_SIDE, Dataset, Fit, ImageSpec, Skipped, fingerprint
 from selfsort.data.detect import Recorded, Source, open_recorded, open_source
 from selfsort.data.folder import expanded, printable
-from selfsort.data.gallery import Choice, Gallery, Item, check_share, choose_spec, decode_all
+from selfsort.data.gallery import Choice, Gallery, Item, check_heic, check_share, choose_spec, decode_all
 from selfsort.data.store import Stored, allocate, keep_rows
 from selfsort.data.tables import CLASS, OTHER_LABELS, Table, fill, parse_where, select, table_shape
 from selfsort.errors import invalid
@@ -145,6 +145,8 @@ class _Result:
     skipped: list[Skipped] = field(default_factory=list)
     sizes: Counter[tuple[int, int]] = field(default_factory=Counter)
     ignored: Json = field(default_factory=dict)
+    note: str = ""
+    """What the user should know first."""
 
 
 def _read_gallery(gallery: Gallery, wishes: _Wishes, shown: str) -> _Result:
@@ -158,6 +160,7 @@ def _read_gallery(gallery: Gallery, wishes: _Wishes, shown: str) -> _Result:
         chosen = select(wishes.where, columns.get(parse_where(wishes.where).name), columns, len(items))
         places = np.flatnonzero(chosen).tolist()
         items = [items[place] for place in places]
+    note = check_heic(items, wishes.max_bad, shown)
     choice = (
         Choice(wishes.spec, "given", "given")
         if wishes.spec is not None
@@ -184,6 +187,7 @@ def _read_gallery(gallery: Gallery, wishes: _Wishes, shown: str) -> _Result:
         skipped=skipped,
         sizes=decoded.sizes,
         ignored=gallery.ignored,
+        note=note,
     )
 
 
@@ -259,6 +263,7 @@ def _account(source: Source, kind: str, result: _Result) -> Json:
         "read": len(result.pixels),
         "skipped": [{"name": skipped.name, "reason": skipped.reason} for skipped in result.skipped],
         "ignored": result.ignored,
+        **({"note": result.note} if result.note else {}),
         "sizes_seen": {f"{width}x{height}": count for (width, height), count in most},
         "sizes_seen_total": len(result.sizes),
         "size": [spec.height, spec.width],

@@ -19,9 +19,10 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from selfsort.data.decode import quiet_pillow
 from selfsort.errors import CannotWrite, SelfsortError
+from selfsort.explore.desk import Desk, State
 from selfsort.explore.editor import Editor, HistoryEntry, ImageFacts, Listing, Order, Overview, Tree, View
 from selfsort.explore.exports import Kind, export, find_export
-from selfsort.explore.pictures import SHEET_COLUMNS, Encoded, Origin, Pictures
+from selfsort.explore.pictures import SHEET_COLUMNS, Encoded, Origin
 from selfsort.runs.edits import MAX_NAME
 
 MAX_ROWS = 2_000_000
@@ -75,6 +76,8 @@ class MoveRequest(_Strict):
     kind: Literal["move"]
     rows: Rows
     to: Number | None = None
+    name: Annotated[str, Field(max_length=10 * MAX_NAME)] = ""
+    """Of the new cluster."""
 
 
 class MarkRequest(_Strict):
@@ -111,6 +114,12 @@ class Run:
 
     name: str
     method: str
+    state: State
+    """Only a finished run can be edited."""
+    version: int
+    """Another number means that there is something new to show."""
+    progress: str
+    """What a run that still goes on is doing, in words."""
     n_images: int
     pictures: Origin
     note: str | None
@@ -167,7 +176,7 @@ _PROBLEMS: dict[int | str, dict[str, Any]] = {
 }
 
 
-def create_app(editor: Editor, pictures: Pictures) -> FastAPI:
+def create_app(desk: Desk) -> FastAPI:
     """Make the application for one run."""
 
     @asynccontextmanager
@@ -179,11 +188,11 @@ def create_app(editor: Editor, pictures: Pictures) -> FastAPI:
         title="selfsort explore", docs_url=None, redoc_url=None, lifespan=lifespan, responses=_PROBLEMS, version="1"
     )
     _explain_errors(app)
-    _add_reading(app, editor)
-    _add_pictures(app, editor, pictures)
-    _add_editing(app, editor)
-    _add_exports(app, editor)
-    _add_tree(app, editor)
+    _add_reading(app, desk)
+    _add_pictures(app, desk)
+    _add_editing(app, desk)
+    _add_exports(app, desk)
+    _add_tree(app, desk)
     _add_page(app)
     return app
 
@@ -206,11 +215,11 @@ def _problem(status: int, text: str) -> JSONResponse:
     return JSONResponse({"detail": safe}, status_code=status, headers={"cache-control": "no-store"})
 
 
-def _add_reading(app: FastAPI, editor: Editor) -> None:
+def _add_reading(app: FastAPI, desk: Desk) -> None:
     @app.get("/api/clusters")
     def clusters(response: Response) -> Overview:
         response.headers["cache-control"] = "no-store"
-        return editor.overview()
+        return desk.editor.overview()
 
     @app.get("/api/rows")
     def rows(
@@ -220,7 +229,7 @@ def _add_reading(app: FastAPI, editor: Editor) -> None:
         order: Order = "typical",
     ) -> Listing:
         response.headers["cache-control"] = "no-store"
-        return editor.listing(view if cluster is None else cluster, order)
+        return desk.editor.listing(view if cluster is None else cluster, order)
 
     @app.get("/api/similar")
     def similar(
@@ -230,33 +239,40 @@ def _add_reading(app: FastAPI, editor: Editor) -> None:
     ) -> Listing:
         response.headers["cache-control"] = "no-store"
         for one in row:
-            _require_row(editor, one)
-        return editor.similar(row, count)
+            _require_row(desk.editor, one)
+        return desk.editor.similar(row, count)
 
     @app.get("/api/images/{row}")
     def image(response: Response, row: Annotated[int, InPath(ge=0, lt=2**40)]) -> ImageFacts:
         response.headers["cache-control"] = "no-store"
-        _require_row(editor, row)
-        return editor.image(row)
+        _require_row(desk.editor, row)
+        return desk.editor.image(row)
 
     @app.get("/api/names")
     def names(response: Response) -> list[str]:
         response.headers["cache-control"] = "private, max-age=3600"
-        return list(editor.names)
+        return list(desk.editor.names)
 
     @app.get("/api/history")
     def history(response: Response) -> list[HistoryEntry]:
         response.headers["cache-control"] = "no-store"
-        return editor.history(MAX_HISTORY)
+        return desk.editor.history(MAX_HISTORY)
 
 
-def _add_pictures(app: FastAPI, editor: Editor, pictures: Pictures) -> None:
+def _add_pictures(app: FastAPI, desk: Desk) -> None:
     @app.get("/api/run")
     def run(response: Response) -> Run:
         response.headers["cache-control"] = "no-store"
+        state, version = desk.state, desk.version
+        if state == "starting":
+            return Run("", "", state, version, _plain(desk.line), 0, "none", None, 1, 1, SHEET_COLUMNS, 1)
+        editor, pictures = desk.editor, desk.pictures
         return Run(
             name=_plain(editor.folder.path.resolve().name),
             method=_plain(editor.folder.field("method", str)),
+            state=state,
+            version=version,
+            progress=_plain(desk.line),
             n_images=len(editor),
             pictures=pictures.origin,
             note=None if pictures.note is None else _plain(pictures.note),
@@ -274,34 +290,34 @@ def _add_pictures(app: FastAPI, editor: Editor, pictures: Pictures) -> None:
     @app.get("/api/sheet", response_class=Response, responses=picture)
     def sheet(row: Annotated[list[Number], Query(min_length=1, max_length=MAX_SHEET)]) -> Response:
         for one in row:
-            _require_row(editor, one)
-        return _picture(pictures.sheet(row))
+            _require_row(desk.editor, one)
+        return _picture(desk.pictures.sheet(row))
 
     @app.get("/api/pictures/{row}", response_class=Response, responses=picture)
     def large(row: Annotated[int, InPath(ge=0, lt=2**40)]) -> Response:
-        _require_row(editor, row)
-        found = pictures.large(row)
+        _require_row(desk.editor, row)
+        found = desk.pictures.large(row)
         if found is None:
             raise HTTPException(404, "There is no picture of this image any more. Restore the source to see it.")
         return _picture(found)
 
 
-def _add_editing(app: FastAPI, editor: Editor) -> None:
+def _add_editing(app: FastAPI, desk: Desk) -> None:
     @app.post("/api/edits")
     def edit(request: Annotated[EditRequest, Body()]) -> Edited:
-        return Edited(clusters=_do(editor, request), overview=editor.overview())
+        return Edited(clusters=_do(desk.editor, request), overview=desk.editor.overview())
 
     @app.post("/api/undo")
     def undo() -> Overview:
-        if not editor.undo():
+        if not desk.editor.undo():
             raise HTTPException(409, "There is nothing to undo.")
-        return editor.overview()
+        return desk.editor.overview()
 
     @app.post("/api/redo")
     def redo() -> Overview:
-        if not editor.redo():
+        if not desk.editor.redo():
             raise HTTPException(409, "There is nothing to redo.")
-        return editor.overview()
+        return desk.editor.overview()
 
 
 def _do(editor: Editor, request: RenameRequest | MergeRequest | SplitRequest | MoveRequest | MarkRequest) -> list[int]:
@@ -314,38 +330,39 @@ def _do(editor: Editor, request: RenameRequest | MergeRequest | SplitRequest | M
         case SplitRequest():
             return editor.split(request.cluster, request.parts)
         case MoveRequest():
-            return [editor.move(request.rows, request.to)]
+            return [editor.move(request.rows, request.to, request.name)]
         case MarkRequest():
             editor.mark(request.rows, request.is_wrong)
             return []
 
 
-def _add_exports(app: FastAPI, editor: Editor) -> None:
+def _add_exports(app: FastAPI, desk: Desk) -> None:
     @app.post("/api/exports")
     def write(request: ExportRequest) -> Exported:
-        path = export(editor, request.kind)
+        path = export(desk.editor, request.kind)
         return Exported(path=_plain(str(path.resolve())), file=path.name if path.is_file() else None)
 
     @app.get("/api/exports/{name}", response_class=FileResponse)
     def fetch(name: Annotated[str, InPath(max_length=100)]) -> FileResponse:
-        path = find_export(editor, name)
+        path = find_export(desk.editor, name)
         if path is None:
             raise HTTPException(404, "There is no such export. Write it again from the page.")
         headers = {"cache-control": "no-store"}
         return FileResponse(path, filename=path.name, media_type="application/octet-stream", headers=headers)
 
 
-def _add_tree(app: FastAPI, editor: Editor) -> None:
+def _add_tree(app: FastAPI, desk: Desk) -> None:
     @app.get("/api/tree")
     def tree(response: Response) -> Tree:
         response.headers["cache-control"] = "no-store"
-        return editor.tree()
+        return desk.editor.tree()
 
     @app.post("/api/cuts")
     def cut(request: CutRequest) -> CutMade:
         from selfsort.runs.cut import cut_run  # needs torch, as nothing else here does
 
-        made = cut_run(editor.folder, request.clusters)
+        desk.editor.require_finished()
+        made = cut_run(desk.editor.folder, request.clusters)
         return CutMade(path=_plain(str(made.folder.path)), carried=_plain(str(made.carried)))
 
 

@@ -9,9 +9,10 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
+import numpy.typing as npt
 
 from selfsort.errors import InvalidInput
 from selfsort.explore.similar import Features
@@ -121,12 +122,15 @@ class HistoryEntry:
 
 
 class Editor:
-    """A finished run, open for looking and editing. Every public method may be called from any thread."""
+    """A run, open for looking and, once it is finished, for editing. All public methods may be called by any thread."""
 
-    def __init__(self, folder: RunFolder, table: LabelTable, journal: Journal) -> None:
+    def __init__(self, folder: RunFolder, table: LabelTable, journal: Journal | None) -> None:
         self.folder, self.table = folder, table
         self.names = tuple(printable(name) for name in self.table.names)
-        self.features = Features(_features_of(folder, len(self.names)))
+        n_images = len(self.names)
+        # Without features every image is as typical as any other: they are listed in their order.
+        features = np.zeros((n_images, 1), np.float32) if journal is None else _features_of(folder, n_images)
+        self.features = Features(features)
         self._journal = journal
         self._lock = threading.RLock()
         self._labelling = Labelling(self.table.labels, self.table.outliers)
@@ -135,7 +139,7 @@ class Editor:
         self._covers: dict[int, tuple[int, int]] = {}
         self._tree_lock = threading.Lock()
         self._branches: tuple[Branches, int, list[int]] | None = None
-        for entry in journal.entries():
+        for entry in [] if journal is None else journal.entries():
             if entry.is_undone:
                 self._undone.insert(0, entry)
             else:
@@ -143,8 +147,10 @@ class Editor:
 
     @classmethod
     def open(cls, path: Path) -> Self:
-        """Open a finished run and its edits."""
+        """Open a run and its edits; one that is not finished as far as it is, and only to be looked at."""
         folder = RunFolder.open(path)
+        if not folder.is_finished:
+            return cls(folder, folder.table_so_far(), None)
         table = folder.label_table()  # before the edits: those of damaged labels would never fit the restored ones
         journal = Journal.open(folder.path)
         try:
@@ -155,7 +161,22 @@ class Editor:
 
     def close(self) -> None:
         """Let go of the edits, so that another server can open them."""
-        self._journal.close()
+        if self._journal is not None:
+            self._journal.close()
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the run was finished when it was opened, and can be edited."""
+        return self._journal is not None
+
+    def require_finished(self) -> Journal:
+        """Raise unless there is a result to work with."""
+        if self._journal is None:
+            raise InvalidInput(
+                "this run is not finished, so it can be looked at and nothing else. Expected a finished run. "
+                "Wait for its end, or continue it with selfsort fit --resume."
+            )
+        return self._journal
 
     def __len__(self) -> int:
         return len(self.names)
@@ -217,6 +238,7 @@ class Editor:
 
     def similar(self, rows: list[int], count: int) -> Listing:
         """Return the images most like some."""
+        self.require_finished()
         found, scores = self.features.nearest(np.array(rows, np.int64), count)
         with self._lock:
             labels, is_wrong = self._labelling.labels[found], self._labelling.is_wrong[found]
@@ -243,6 +265,7 @@ class Editor:
 
     def tree(self) -> Tree:
         """Return the tree of the clusters as the method found them; an older run gets its tree now."""
+        self.require_finished()
         with self._tree_lock:
             if self._branches is None:
                 found = tree_of(self.folder)
@@ -268,6 +291,7 @@ class Editor:
 
     def current(self) -> RunLabels:
         """Return the labels as they are now, for an export."""
+        self.require_finished()
         with self._lock:
             labelling = self._labelling
             table = replace(self.table, labels=labelling.labels.copy())
@@ -296,17 +320,20 @@ class Editor:
     def split(self, cluster: int, n_parts: int) -> list[int]:
         """Cluster the images of a cluster again; return the clusters they are in now."""
         with self._lock:
+            self.require_finished()
             parts = self.features.parts(self._members(cluster), n_parts)
             new = list(range(self._labelling.n_ids, self._labelling.n_ids + len(parts) - 1))
             taken = tuple((number, tuple(part.tolist())) for number, part in zip(new, parts[1:], strict=True))
             self._do(lambda: Split(cluster, taken))
             return [cluster, *new]
 
-    def move(self, rows: list[int], to: int | None) -> int:
-        """Put images into a cluster, or into a new one; return which one that is."""
+    def move(self, rows: list[int], to: int | None, name: str = "") -> int:
+        """Put images into a cluster, or into a new one, which may have a name at once; return which one that is."""
         with self._lock:
             target = self._labelling.n_ids if to is None else to
             self._do(lambda: Move(tuple(rows), target))
+            if to is None and name.strip():
+                self.rename(target, name)
             return target
 
     def mark(self, rows: list[int], is_wrong: bool) -> None:
@@ -316,10 +343,11 @@ class Editor:
     def undo(self) -> bool:
         """Take the last edit back; say whether there was one."""
         with self._lock:
+            journal = self.require_finished()
             if not self._done:
                 return False
             entry, before = self._done[-1]
-            self._journal.mark(entry.number, is_undone=True)
+            journal.mark(entry.number, is_undone=True)
             self._done.pop()
             self._undone.append(entry)
             self._labelling.restore(before)
@@ -328,10 +356,11 @@ class Editor:
     def redo(self) -> bool:
         """Make the last undone edit again; say whether there was one."""
         with self._lock:
+            journal = self.require_finished()
             if not self._undone:
                 return False
             entry = self._undone[-1]
-            self._journal.mark(entry.number, is_undone=False)
+            journal.mark(entry.number, is_undone=False)
             self._undone.pop()
             self._done.append((entry, self._labelling.apply(entry.edit)))
             return True
@@ -345,10 +374,11 @@ class Editor:
     def _do(self, make: Callable[[], Edit]) -> None:
         """Make an edit, in memory and on the disk or in neither."""
         with self._lock:
+            journal = self.require_finished()
             edit = make()
             before = self._labelling.apply(edit)
             try:
-                entry = self._journal.add(edit)
+                entry = journal.add(edit)
             except BaseException:
                 self._labelling.restore(before)
                 raise
@@ -393,9 +423,9 @@ def _name_of(shown: Branches, node: int, n_clusters: int, named: dict[int, str])
     return ", ".join(names[:_NAMED]) + more
 
 
-def _features_of(folder: RunFolder, n_images: int) -> F32:
+def _features_of(folder: RunFolder, n_images: int) -> npt.NDArray[Any]:
     """Read the features alone: the model and the soft assignments may be larger, and nothing here needs them."""
-    features: F32 = folder.read_array("features.npy", 2, np.float32)
+    features = folder.features()
     if len(features) != n_images:
         raise InvalidInput(
             f"{folder.path / 'features.npy'} speaks of {len(features)} images. Expected the {n_images} of labels.csv. "

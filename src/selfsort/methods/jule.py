@@ -328,8 +328,8 @@ def first_clusters(view: View, config: JULEConfig, seed: int) -> tuple[I64, tupl
     # Halfway (in size) between single images and k clusters: small enough to be pure, large enough to hold pairs.
     n_start = math.isqrt(n * config.n_clusters)
     return merge(view, np.arange(n), n_start, config).labels, (
-        f"Linking nearest neighbours left {n_found} clusters, fewer than the {config.n_clusters} asked for, "
-        f"so merging single images to {n_start} clusters made the start.",
+        f"So few images hang together in {n_found} groups, fewer than the {config.n_clusters} asked for: the start was "
+        f"made from single images, joined to {n_start} groups.",
     )
 
 

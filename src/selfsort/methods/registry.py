@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from typing import NoReturn
 
 from selfsort.errors import invalid
 from selfsort.registry import Registry
@@ -43,6 +44,16 @@ def find_method(name: str) -> Method:
     """Look a method up by name; a near miss is named."""
     if name in METHODS:
         return METHODS[name]
-    close = difflib.get_close_matches(name, METHODS, n=1, cutoff=0.4)
-    hint = f"Did you mean {close[0]}?" if close else "`selfsort methods` lists them."
+    refuse_unknown(name)
+
+
+def nearest(name: str, likeness: float) -> str | None:
+    """Return the method whose name is most like this one, if any is so much like it."""
+    return next(iter(difflib.get_close_matches(name, METHODS, n=1, cutoff=likeness)), None)
+
+
+def refuse_unknown(name: str) -> NoReturn:
+    """Say which methods there are, and which one may be meant."""
+    close = nearest(name, 0.4)
+    hint = f"Did you mean {close}?" if close else "`selfsort methods` lists them."
     raise invalid("--method", f"be auto or one of {', '.join(METHODS)}", repr(name), hint)

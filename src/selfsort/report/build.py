@@ -32,6 +32,7 @@ def write_report(runs: Sequence[Path], out: Path | None, *, is_original: bool = 
 def write_figures(run: Path, folder: Path, *, is_original: bool = False) -> list[Path]:
     """Write every figure that applies to a run as NAME.png and NAME.svg, and return their paths."""
     data = read_run(Path(run), is_original=is_original)
+    data.folder.require_finished()
     written: list[Path] = []
     for name, section in FIGURES.items():
         if (shown := section(data)) is not None:

@@ -61,6 +61,8 @@ class Part:
 
 def run_parts(run: RunData, anchor: str = "", n_runs: int = 1) -> list[Part]:
     """Write the sections of one run; several runs share the room for pictures."""
+    if not run.is_finished:
+        return _parts_so_far(run, anchor, n_runs)
     pictures = Pictures(run)
     # In this order, so that the map embeds only pictures that nothing else shows.
     clusters = gallery(run, pictures, budget=GALLERY_BYTES // n_runs, anchor=anchor)
@@ -81,6 +83,16 @@ def run_parts(run: RunData, anchor: str = "", n_runs: int = 1) -> list[Part]:
     ]
     parts = [Part(anchor + name, title, body) for name, title, body in found if body is not None]
     return parts + [Part(anchor + part.name, part.title, part.body) for part in of_method]
+
+
+def _parts_so_far(run: RunData, anchor: str, n_runs: int) -> list[Part]:
+    """Write what can be said of a run that has no result yet."""
+    found = [
+        ("summary", "Summary", join([summary(run), settings(run)])),
+        ("clusters", "Clusters so far", gallery(run, Pictures(run), budget=GALLERY_BYTES // n_runs, anchor=anchor)),
+        ("training", "Training", _drawn(curves(run))),
+    ]
+    return [Part(anchor + name, title, body) for name, title, body in found if body is not None]
 
 
 def method_parts(run: RunData, pictures: Pictures) -> list[Part]:

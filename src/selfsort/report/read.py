@@ -17,7 +17,7 @@ from selfsort.metrics.labels import number_labels
 from selfsort.report.stages import Stage, check_stage
 from selfsort.runs.arrays import read_rows, with_columns
 from selfsort.runs.folder import LabelTable, RunFolder, Thumbnails
-from selfsort.runs.labels import RunLabels, current_labels
+from selfsort.runs.labels import RunLabels, labels_to_show
 from selfsort.types import F32, I64, Arrays, Json
 
 SCORE_NAMES = {
@@ -61,6 +61,8 @@ class RunData:
     """How the run ended."""
     skipped: list[Json]
     thumbnails: Thumbnails | None
+    is_finished: bool = True
+    """False for a run that was stopped or still goes on: then there are labels so far, and nothing else of a result."""
     starts: dict[int, float] = field(default_factory=dict)
     """Stability of each start, if there were several."""
     truth: I64 | None = None
@@ -170,9 +172,19 @@ class RunData:
         kept = {step: arrays for step, arrays in self.folder.history().items() if step in events or not self.starts}
         return [check_stage(step, arrays, self.n_images, events.get(step, {})) for step, arrays in kept.items()]
 
+    @property
+    def so_far(self) -> str | None:
+        """What to know of a run that is not finished; None of one that is."""
+        if self.is_finished:
+            return None
+        step = f"step {self.events[-1]['step']} of {self.events[-1].get('total')}" if self.events else "its first step"
+        state = "is still going on" if self.folder.is_worked_on else "was stopped"
+        found = "These are the clusters so far." if self.folder.has_labels_so_far else "There are no clusters yet."
+        return f"This run {state}, at {step}. {found} Continue it with: selfsort fit --resume {self.folder.path}"
+
     def features(self, rows: I64) -> F32:
         """Read the features of some images; what is not a number becomes zero."""
-        found = self.folder.read_array("features.npy", 2, np.float32)
+        found = self.folder.features()
         if len(found) != self.n_images:
             raise _mismatch(self.folder.path, "features.npy", len(found), self.n_images)
         return read_rows(with_columns(found, self.folder.path / "features.npy"), rows)
@@ -199,9 +211,13 @@ class RunData:
 
 
 def read_run(path: Path, name: str | None = None, *, is_original: bool = False) -> RunData:
-    """Open a finished run, with the corrections made by hand or with the labels as the method wrote them."""
+    """Open a run, with the corrections made by hand or with the labels as the method wrote them.
+
+    Of one that is not finished there is what it has found so far.
+    """
     folder = RunFolder.open(path)
-    labels = current_labels(folder, is_original=is_original)
+    is_finished = folder.is_finished  # before its labels are read: it may end meanwhile
+    labels = labels_to_show(folder, is_original=is_original)
     table = labels.table
     truth = folder.truth()
     if truth is not None and len(truth) != len(table.labels):
@@ -214,6 +230,7 @@ def read_run(path: Path, name: str | None = None, *, is_original: bool = False) 
         folder=folder,
         name=name or path.resolve().name,
         labels=labels,
+        is_finished=is_finished,
         events=[line for line in steps if line.get("start") == steps[-1].get("start")],
         end=next((line for line in reversed(lines) if line.get("kind") == "end"), {}),
         skipped=[item for item in _items(_read_optional(folder, "ingest.json").get("skipped")) if "name" in item],
@@ -237,6 +254,8 @@ def read_runs(paths: Sequence[Path], *, is_original: bool = False) -> list[RunDa
         seen[name] = seen.get(name, 0) + 1
         shown = f"{name} ({seen[name]})" if names.count(name) > 1 else name
         runs.append(read_run(path, shown, is_original=is_original))
+        if len(paths) > 1:
+            runs[-1].folder.require_finished()
     return runs
 
 

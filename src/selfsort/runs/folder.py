@@ -9,7 +9,7 @@
     truth.npy        the labels given for scoring, if any; only scores and reports read it
     thumbnails.npz   small copies of some images for the report
     history/         arrays of single stages, for figures
-    resume/          what is needed to go on, and the names of the images until labels.csv has them
+    resume/          what is needed to go on, the labels so far, and the names of the images until labels.csv has them
     .starting        names of the files so far, until there is a config.json
 
 A folder from a stranger can be opened safely: every read checks form and size and ends in an
@@ -62,6 +62,8 @@ _TEXT_LIMIT = 48 * 2**20
 _THUMBNAILS_LIMIT = 512 * 2**20
 """What is kept in memory at a time; further pictures are not shown."""
 _BLOCK = 2**24
+_FULL_PRECISION_BYTES = 2**28
+"""Larger tables of features are kept at half precision: they are for looking and comparing, and make no model."""
 _LONGEST_WHOLE = 2**63
 _LONGEST_STATE = 2**128
 """The generators of NumPy count in 128 bits."""
@@ -236,6 +238,10 @@ class RunFolder:
             raise _damaged(self.path / "config.json", "'outliers' is neither true nor false")
         return asked
 
+    def look_for_images_in(self, source: str | Path) -> None:
+        """Read images from another place than where they were; config.json stays as it is."""
+        self.config = {**self.config, "source": {**self.field("source", dict), "path": str(Path(source).absolute())}}
+
     def holds(self, path: Path) -> bool:
         """True if a file of this name lies, or would lie, among those of the run."""
         return os.path.realpath(path.parent) == os.path.realpath(self.path)
@@ -330,6 +336,46 @@ class RunFolder:
         _sync(self.path / "events.jsonl")  # a state must not outlive the events before it
         self.write_state("resume/state.safetensors", State(state.arrays, {"step": step, "state": state.meta}))
 
+    def save_labels_so_far(self, labels: I64) -> None:
+        """Keep what an unfinished run has found, for people who want to look at it."""
+        self.write_array(_SO_FAR, labels)
+
+    def table_so_far(self) -> LabelTable:
+        """Return what an unfinished run has found; before its first state all images are one cluster.
+
+        How sure it is of anything it cannot say yet: every confidence is 0.
+        """
+        if "n_images" not in self.config:  # older than the names that are kept while a run goes on
+            self.require_finished()
+        n_images = self.field("n_images", int)
+        names = self.names()
+        if not 1 <= n_images < 2**32 or (names is not None and len(names) != n_images):
+            raise _damaged(self.path / "config.json", "'n_images' is not the number of its images")
+        labels = np.zeros(n_images, np.int64)
+        if (self.path / _SO_FAR).is_file():
+            labels = np.array(self.read_array(_SO_FAR, 1, np.int64))
+            if len(labels) != n_images or labels.min() < 0 or labels.max() >= n_images:
+                raise _damaged(self.path / _SO_FAR, "its labels do not fit the images")
+        known = tuple(map(str, range(n_images))) if names is None else tuple(names)
+        return LabelTable(known, labels, np.zeros(n_images, np.float32))
+
+    @property
+    def has_labels_so_far(self) -> bool:
+        """True once an unfinished run has clusters to show."""
+        return (self.path / _SO_FAR).is_file()
+
+    @property
+    def is_worked_on(self) -> bool:
+        """True if a process is at it now, as far as can be seen."""
+        path = self.path / "resume/lock"
+        if not path.is_file() or fcntl is None:
+            return False
+        try:
+            with path.open("rb") as file:
+                return not _lock(file)
+        except OSError:
+            return False
+
     def load_resume(self) -> tuple[int, State] | None:
         """Return the step reached and the state there, or None if nothing was saved yet."""
         if not (self.path / "resume/state.safetensors").is_file():
@@ -369,7 +415,7 @@ class RunFolder:
             confidence: how likely each image is among its own kind; without it, how sure the method is of itself.
             is_outlier: which images belong nowhere, in a run that looked for them.
         """
-        self.write_array("features.npy", clustering.features)
+        self.write_array("features.npy", _compact(clustering.features))
         self.write_array("soft.npy", clustering.soft)
         self.write_state("model.safetensors", clustering.model)
         if clustering.extras:
@@ -386,21 +432,28 @@ class RunFolder:
             for part in folder.glob(f".*{_PART}"):
                 if _PART_NAME.fullmatch(part.name):
                     _remove(part)
-        for name in ("resume/state.safetensors", "resume/names.csv", "resume/lock", "resume"):
+        for name in ("resume/state.safetensors", _SO_FAR, "resume/names.csv", "resume/lock", "resume"):
             _remove(self.path / name)
 
     def result(self) -> Clustering:
         """Read the result back, checking that its parts belong together; the label of outliers is -1."""
         table = self.label_table()
-        features, soft = self.read_array("features.npy", 2, np.float32), self.read_array("soft.npy", 2, np.float32)
+        features, soft = self.features(), self.read_array("soft.npy", 2, np.float32)
         if not len(table.labels) == len(features) == len(soft) or not features.size:
             raise _damaged(self.path, "labels.csv, features.npy and soft.npy have different lengths")
         if int(table.written.max()) >= soft.shape[1]:
             raise _damaged(self.path / "labels.csv", "it names a cluster that soft.npy does not have")
         extras = self.read_state("extras.safetensors").arrays if (self.path / "extras.safetensors").is_file() else {}
         return Clustering(
-            table.written, np.array(soft), np.array(features), self.read_state("model.safetensors"), extras
+            table.written, np.array(soft), np.array(features, np.float32), self.read_state("model.safetensors"), extras
         )
+
+    def features(self) -> npt.NDArray[Any]:
+        """Map the features of the images, (N, D): float32, or half of that precision where they are many."""
+        try:
+            return self.read_array("features.npy", 2, np.float16)
+        except InvalidInput:
+            return self.read_array("features.npy", 2, np.float32)
 
     def require_finished(self) -> None:
         """Raise unless the run has a result, without reading it."""
@@ -571,11 +624,19 @@ class RunFolder:
         return path
 
 
+def _compact(features: F32) -> npt.NDArray[Any]:
+    """Return features at half precision, if they are many and half of it is enough for their size."""
+    if features.nbytes <= _FULL_PRECISION_BYTES or not (np.abs(features) < np.finfo(np.float16).max).all():
+        return features
+    return features.astype(np.float16)
+
+
 def format_of(config: Json) -> int:
     """Return the format that a run has to be written in."""
     return FORMAT if config.get("outliers") else _WITHOUT_OUTLIERS
 
 
+_SO_FAR = "resume/labels.npy"
 _STARTING = ".starting"
 _PART = ".part"
 _PART_NAME = re.compile(rf"\.[0-9a-f]{{16}}{re.escape(_PART)}")

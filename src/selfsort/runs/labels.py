@@ -6,16 +6,18 @@ hands on a run asks here, so that a correction holds everywhere.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Self
 
 import numpy as np
 
-from selfsort.runs.edits import Edit, Merge, Rename
+from selfsort.runs.edits import Edit, Mark, Merge
 from selfsort.runs.folder import LabelTable, RunFolder
 from selfsort.runs.journal import read_entries
 from selfsort.runs.labelling import Bools, Labelling
 from selfsort.runs.outliers import cluster_name
+from selfsort.runs.votes import Voters
 from selfsort.types import F32, I64, Assignment
 
 
@@ -52,9 +54,11 @@ class WholeClusterEdits:
     names: dict[int, str]
     n_applied: int
     n_left_out: int
-    """Corrections of single images, which say nothing of others."""
+    """Images marked wrong, which says nothing of where others belong."""
     outliers: int | None = None
     """The number of the outliers, which a person may have merged a cluster into."""
+    divided: Mapping[int, Voters] = field(default_factory=dict)
+    """Clusters of the method that were split, or that images were moved out of: its own images vote on each new one."""
 
     def name(self, cluster: int) -> str:
         """Return what a cluster is called."""
@@ -62,16 +66,31 @@ class WholeClusterEdits:
 
     def labels(self, assignment: Assignment) -> tuple[I64, F32]:
         """Return the corrected cluster of each new image, and how sure the model is of it."""
-        labels = self.now[assignment.labels]
+        found = assignment.labels
+        labels = self.now[found]
         # What was merged is one cluster, so the shares of its parts add up.
         together = assignment.soft * (self.now[None, :] == labels[:, None])
         confidence: F32 = together.sum(axis=1, dtype=np.float32)
+        for cluster, voters in self.divided.items():
+            rows = np.flatnonzero(found == cluster)
+            labels[rows], share = voters.vote(assignment.features[rows])
+            confidence[rows] *= share
         return labels, confidence
 
 
 def current_labels(folder: RunFolder, *, is_original: bool = False) -> RunLabels:
     """Return the labels of a finished run with all corrections, or as the method wrote them."""
-    table = folder.label_table()
+    return _corrected(folder, folder.label_table(), is_original=is_original)
+
+
+def labels_to_show(folder: RunFolder, *, is_original: bool = False) -> RunLabels:
+    """Return the labels of a run for people who only look: of an unfinished one, those so far."""
+    if folder.is_finished:
+        return current_labels(folder, is_original=is_original)
+    return RunLabels.of_method(folder.table_so_far())
+
+
+def _corrected(folder: RunFolder, table: LabelTable, *, is_original: bool) -> RunLabels:
     edits = [] if is_original else _edits_of(folder)
     if not edits:
         return RunLabels.of_method(table)
@@ -88,24 +107,43 @@ def current_labels(folder: RunFolder, *, is_original: bool = False) -> RunLabels
 
 
 def whole_cluster_edits(folder: RunFolder, n_clusters: int, *, is_original: bool = False) -> WholeClusterEdits:
-    """Return the corrections that hold for any image: clusters merged or renamed, but no parts or single images.
+    """Return what the corrections of a run say of images it has never seen.
+
+    Names and merges hold as they are. Where images of one cluster lie in several by now (splits, moves), a new image
+    that the model puts into that cluster goes where those most like it are.
 
     Args:
         folder: a finished run.
         n_clusters: clusters that its model knows.
         is_original: leave all corrections out.
     """
-    if is_original:
-        return WholeClusterEdits(np.arange(n_clusters), {}, 0, 0)
-    edits, now = _edits_of(folder), np.arange(n_clusters)
-    whole = [edit for edit in edits if isinstance(edit, Rename | Merge)]
-    for edit in whole:
-        if isinstance(edit, Merge):
-            now[np.isin(now, edit.clusters)] = edit.into
+    edits, now = [] if is_original else _edits_of(folder), np.arange(n_clusters)
     if not edits:
         return WholeClusterEdits(now, {}, 0, 0)
+    for edit in edits:
+        if isinstance(edit, Merge):
+            now[np.isin(now, edit.clusters)] = edit.into
     current = current_labels(folder)
-    return WholeClusterEdits(now, current.names, len(whole), len(edits) - len(whole), current.table.outliers)
+    n_marks = sum(isinstance(edit, Mark) for edit in edits)
+    return WholeClusterEdits(
+        now,
+        current.names,
+        len(edits) - n_marks,
+        n_marks,
+        current.table.outliers,
+        _divided(folder, current, now),
+    )
+
+
+def _divided(folder: RunFolder, current: RunLabels, now: I64) -> dict[int, Voters]:
+    """Return the images that vote, of every cluster whose images are not all where its merges have led."""
+    found: dict[int, Voters] = {}
+    strayed = current.original[(current.original < len(now)) & ~current.is_wrong]
+    places = current.table.labels[(current.original < len(now)) & ~current.is_wrong]
+    for cluster in np.unique(strayed[places != now[strayed]]).tolist():
+        rows = np.flatnonzero((current.original == cluster) & ~current.is_wrong)
+        found[cluster] = Voters(np.array(folder.features()[rows], np.float32), current.table.labels[rows])
+    return found
 
 
 def _edits_of(folder: RunFolder) -> list[Edit]:

@@ -28,6 +28,7 @@ from selfsort.improve.around import ImproveConfig
 from selfsort.improve.stages import STAGES, find_stage
 from selfsort.learning.device import choose_device
 from selfsort.methods.registry import DEFAULT_METHOD, METHODS, OWN, find_method
+from selfsort.progress import stage
 from selfsort.runs.auto import (
     AUTO_METHOD,
     BEFORE_CHOICE,
@@ -129,7 +130,7 @@ class Launched:
     def recipe(self) -> str:
         """The recipe taken, and that it was a choice."""
         recipe = self.folder.field("recipe", dict)
-        return f"{recipe.get('name')} ({recipe.get('reason')})"
+        return f"{recipe.get('name')}, {recipe.get('reason')}"
 
     def model(self, result: Clustering) -> Model:
         """Return the fitted model, without the way through a folder."""
@@ -163,6 +164,8 @@ def launch(request: Request) -> Launched:
     settings, notes = _settings_of(kind, request.settings)
     if "n_clusters" in settings:
         raise InvalidInput("--set n_clusters says twice how many clusters to find. Expected it once. Use --clusters.")
+    if isinstance(kind, Method) and kind.check is not None:
+        kind.check()
     device = choose_device(request.device)
     wanted, is_auto = _wanted_encoder(request, kind), request.encoder == AUTO_ENCODER
     opened = None if wanted is None or is_auto else _open_encoder(wanted, kind, settings, device)
@@ -173,9 +176,13 @@ def launch(request: Request) -> Launched:
     if request.out is not None and distributed.is_main():
         RunFolder.refuse_occupied(request.out)
     side = opened.side if opened is not None else side_of(wanted or NO_ENCODER)
+    stage("reading the images")
     source, dataset = _read(request.source, side, None if opened is None else opened.fit)
+    if dataset.ingest.get("note"):
+        notes = (dataset.ingest["note"], *notes)
     reason = "asked for"
     if is_auto and request.start_from is None:
+        stage("choosing what sees the images")
         judged, opened = _judge(
             wanted,
             lambda: _open_encoder(wanted or NO_ENCODER, kind, settings, device),
@@ -201,6 +208,7 @@ def launch(request: Request) -> Launched:
         kind = going_on(kind, request.start_from, device, request.others)
     assert isinstance(kind, Method), "a stage is one, given a run"
     encoder, encoded, told = None, None, cast(Json, {})
+    stage("seeing the images with the encoder")
     if request.start_from is not None and has_encoder(request.start_from):
         now = None if request.encoder in (AUTO_ENCODER, NO_ENCODER) else request.encoder
         encoder, encoded = _encoded_like(request.start_from, kind, dataset, device, now, is_cached=request.cache)
@@ -210,6 +218,7 @@ def launch(request: Request) -> Launched:
         encoder, encoded = _encoded(opened, kind, dataset, config, device, is_cached=request.cache)
         told = {"encoder": describe(opened, encoder, reason)}
         notes = (*notes, *unused_rows(opened.parts, dataset.names))
+    stage("finding how many clusters there are")
     number = find_number(request.clusters, encoded or dataset.images, seed=request.seed, device=device)
     told |= {"clusters": number.told}
     notes = (*notes, number.note) if number.note else notes
@@ -441,6 +450,7 @@ def resume(
     """Open an unfinished run and read its source again; other pixels than before are refused, and other encoders."""
     folder = RunFolder.open(path)
     folder.refuse_finished()
+    stage("reading the images")
     dataset = (reading := _source_of(folder, source)).read()
     if dataset.fingerprint != folder.field("fingerprint", str):
         raise InvalidInput(
@@ -459,6 +469,7 @@ def resume(
             "Restore it, or start again with selfsort refine."
         )
     fitted, encoded = None, None
+    stage("seeing the images with the encoder")
     if has_encoder(folder):
         fitted, encoded = _encoded_like(folder, kind, dataset, torch_device, encoder, is_cached=cache, is_resumed=True)
     elif encoder is not None:

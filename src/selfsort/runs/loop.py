@@ -23,7 +23,7 @@ from selfsort.classic.method import rows_of
 from selfsort.config import Config
 from selfsort.data import ImageSpec
 from selfsort.encoders.finetune import finetuning
-from selfsort.errors import CannotWrite, Interrupted, InvalidInput, TrainingFailed, invalid
+from selfsort.errors import CannotWrite, Interrupted, InvalidInput, MissingData, TimeIsUp, TrainingFailed, invalid
 from selfsort.improve.around import ImproveConfig, check_improvable, train_improved
 from selfsort.improve.grow import grow
 from selfsort.learning.checkpoint import weights_within
@@ -31,6 +31,7 @@ from selfsort.methods.recipes import Choice
 from selfsort.methods.registry import METHODS
 from selfsort.metrics.external import match_clusters, scores
 from selfsort.metrics.internal import collapse_warnings, size_report
+from selfsort.progress import stage, until
 from selfsort.runs.clusters import Clusters, find_again
 from selfsort.runs.folder import RunFolder, Thumbnails
 from selfsort.runs.outliers import OUTLIERS, marked, numbered
@@ -110,10 +111,13 @@ class FitRun:
         """Train to the end. Raises Interrupted, with the state saved, when the time is up."""
         self.check()
         is_held = self.folder is not None and distributed.is_main()
-        with self.folder.held() if self.folder is not None and is_held else nullcontext(), distributed.company():
+        # Of several processes none may leave the others in the middle of a step.
+        limit = self.max_seconds if distributed.world_size() == 1 else None
+        held = self.folder.held() if self.folder is not None and is_held else nullcontext()
+        with held, distributed.company(), until(limit):
             try:
                 return self._run()
-            except InvalidInput:
+            except (InvalidInput, MissingData):
                 # The method refused the images before its first step: a new run has nothing to go on from.
                 if self.folder is not None and is_held and not self.folder.events():
                     self.folder.discard()
@@ -126,7 +130,10 @@ class FitRun:
         folder = self.folder if distributed.is_main() else None
         saved_at = started
         events: list[Json] = []
-        for snapshot in self._going_on(resume):
+        what = f"sorting with {self.method.name}"
+        stage(what, self._n_done(resume))
+        for snapshot in self._in_time(self._going_on(resume), started):
+            stage(what, snapshot.step, snapshot.total)
             elapsed = earlier + time.monotonic() - started
             event = self._event(snapshot, elapsed)
             events.append(event)
@@ -137,11 +144,16 @@ class FitRun:
             if self.on_snapshot is not None:
                 self.on_snapshot(snapshot)
             if snapshot.result is not None:
-                return self._finish(snapshot.result, events, elapsed)
+                stage("judging the clusters")
+                with until(None):  # the result is there: now it is kept
+                    return self._finish(snapshot.result, events, elapsed)
             now = time.monotonic()
             is_time_up = distributed.agree(self.max_seconds is not None and now - started >= self.max_seconds)
             if folder is not None and (is_time_up or now - saved_at >= self.save_interval):
                 folder.save_resume(snapshot.step, snapshot.state())
+                folder.save_labels_so_far(snapshot.labels)
+                if not (folder.path / "thumbnails.npz").is_file():
+                    folder.save_thumbnails(spread_thumbnails(self.images))
                 saved_at = now
             if is_time_up:
                 raise Interrupted(
@@ -150,6 +162,29 @@ class FitRun:
         raise TrainingFailed(
             f"{self.method.name} ended without a result. This is a fault of selfsort: please report it."
         )
+
+    def _in_time(self, snapshots: Iterator[Snapshot], started: float) -> Iterator[Snapshot]:
+        """Pass snapshots on; a step that has no time to end is given up, and done again when the run goes on."""
+        last: Snapshot | None = None
+        try:
+            for last in snapshots:
+                yield last
+        except TimeIsUp:
+            assert self.max_seconds is not None, "no time was given"
+            taken = f"stopped after {(time.monotonic() - started) / 60:.1f} minutes"
+            if last is None:
+                raise Interrupted(
+                    f"{taken}, as asked, in the middle of a step: none of {self.method.name} ended within the "
+                    f"{self.max_seconds / 60:.1f} minutes that were left for it. Give more, or nothing is gained."
+                ) from None
+            raise Interrupted(
+                f"{taken}, as asked, in the middle of the step after {last.step} of {last.total}, which begins again."
+            ) from None
+
+    def _n_done(self, resume: State | None) -> int:
+        """Return how many steps an interrupted run has behind it."""
+        events = [] if self.folder is None or resume is None else self.folder.events()
+        return max((int(event["step"]) for event in events if "step" in event), default=0)
 
     def check(self) -> None:
         """Refuse what cannot work before anything is written."""
@@ -359,6 +394,12 @@ def pick_thumbnails(
         wrong = np.flatnonzero(np.array([mapping.get(int(label), -1) for label in labels]) != truth)
         chosen.append(wrong[np.argsort(-confidence[wrong], kind="stable")[:100]])
     rows = np.unique(np.concatenate(chosen)).astype(np.int64)
+    return Thumbnails(rows, shrink(images.pixels[rows]))
+
+
+def spread_thumbnails(images: Images, most: int = 600) -> Thumbnails:
+    """Take images evenly from the whole set, as long as nobody knows which ones matter."""
+    rows = np.unique(np.linspace(0, len(images) - 1, min(len(images), most)).astype(np.int64))
     return Thumbnails(rows, shrink(images.pixels[rows]))
 
 

@@ -8,8 +8,10 @@ tree.safetensors   start (N,) leaf of each image; rows (L,) image that stands fo
 from __future__ import annotations
 
 from contextlib import suppress
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from selfsort.errors import CannotWrite, InvalidInput
 from selfsort.graph.hierarchy import Hierarchy
@@ -60,9 +62,9 @@ def features_of(folder: RunFolder, n_images: int) -> F32:
     return finite(_mapped_features(folder, n_images))
 
 
-def _mapped_features(folder: RunFolder, n_images: int) -> F32:
+def _mapped_features(folder: RunFolder, n_images: int) -> npt.NDArray[Any]:
     path = folder.path / "features.npy"
-    features: F32 = with_columns(folder.read_array("features.npy", 2, np.float32), path)
+    features = with_columns(folder.features(), path)
     if len(features) != n_images:
         raise InvalidInput(
             f"{path} speaks of {len(features)} images. Expected the {n_images} of labels.csv. "

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import csv
+import io
 from pathlib import Path
 
 import numpy as np
@@ -7,6 +9,7 @@ from tests.report.folders import make_run
 from tests.report.pages import parse_text
 
 from selfsort.report.read import RunData, read_run
+from selfsort.report.sections import compare
 from selfsort.report.sections.compare import best_mean_std, changed_settings, comparison, group_runs, swept_setting
 from selfsort.types import Json
 
@@ -74,3 +77,29 @@ def test_two_varied_settings_or_words_are_no_sweep(tmp_path: Path) -> None:
 def test_one_value_has_no_spread() -> None:
     assert best_mean_std(np.array([])) == ""
     assert best_mean_std(np.array([0.25])) == "0.250"
+
+
+class TestCopies:
+    def table(self, tmp_path: Path) -> list[list[str]]:
+        runs = [read_run(make_run(tmp_path / name, has_truth=False)) for name in ("one_a", "two")]
+        return compare.comparison_table(runs, compare.changed_settings(runs))
+
+    def test_columns_that_say_nothing_are_left_out(self, tmp_path: Path) -> None:
+        titles, *rows = self.table(tmp_path)
+        assert titles == ["run", "images from", "method", "seed", "images", "clusters", "time"]
+        assert all(all(row) for row in rows)
+
+    def test_csv_can_be_read_back(self, tmp_path: Path) -> None:
+        table = self.table(tmp_path)
+        assert list(csv.reader(io.StringIO(compare.as_csv(table)))) == table
+
+    def test_latex_is_escaped(self, tmp_path: Path) -> None:
+        text = compare.as_latex(self.table(tmp_path))
+        assert text.startswith("\\begin{tabular}{lllllll}\n\\toprule\nrun & images from &")
+        assert "one\\_a & shapes & kmeans & 0 & 60 & 3 & 2.5 s \\\\\n" in text
+
+    def test_they_are_on_the_page(self, tmp_path: Path) -> None:
+        runs = [read_run(make_run(tmp_path / name)) for name in ("a", "b")]
+        page = str(compare.comparison(runs))
+        assert "This table as CSV" in page
+        assert "This table as LaTeX" in page

@@ -108,7 +108,7 @@ def test_an_existing_place_is_refused(photos: Path, tmp_path: Path) -> None:
 def test_other_images_than_those_of_the_run_are_refused(npz: Path, photos: Path, tmp_path: Path) -> None:
     folder = fitted(photos, tmp_path)
     next(photos.rglob("*.png")).unlink()
-    with pytest.raises(InvalidInput, match=r"are not those of the run .* Restore the source, or use --to csv."):
+    with pytest.raises(InvalidInput, match=r"are not those of the run .* Restore the source, say where they are now"):
         export_folders(folder, tmp_path / "sorted")
     shutil.rmtree(folder.path)
     folder = fitted(npz, tmp_path)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -90,7 +92,8 @@ def _settings(run: RunData, changed: Sequence[str]) -> str:
     return ", ".join(f"{name} {written(own[name])}" for name in changed if name in own and name != "n_clusters")
 
 
-def _table(runs: Sequence[RunData], changed: Sequence[str]) -> Html:
+def comparison_table(runs: Sequence[RunData], changed: Sequence[str]) -> list[list[str]]:
+    """Return the runs as rows of text under a row of titles, without columns that say nothing of any run."""
     columns = [
         "run",
         "images from",
@@ -102,17 +105,72 @@ def _table(runs: Sequence[RunData], changed: Sequence[str]) -> Html:
         *SCORE_NAMES.values(),
         "time",
     ]
-    head = element("tr", {}, [element("th", {"scope": "col"}, name) for name in columns])
+    rows = [[run.name, *_cells(run, changed)] for run in runs]
+    kept = [i for i in range(len(columns)) if any(row[i] for row in rows)]
+    return [[row[i] for i in kept] for row in (columns, *rows)]
+
+
+def _table(runs: Sequence[RunData], changed: Sequence[str]) -> Html:
+    titles, *rows = comparison_table(runs, changed)
+    head = element("tr", {}, [element("th", {"scope": "col"}, name) for name in titles])
     body = [
         element(
             "tr",
             {},
-            element("th", {"scope": "row"}, element("a", {"href": f"#r{i}-run"}, shorten(run.name, 40))),
-            [element("td", {}, text) for text in _cells(run, changed)],
+            element("th", {"scope": "row"}, element("a", {"href": f"#r{i}-run"}, shorten(name, 40))),
+            [element("td", {}, text) for text in cells],
         )
-        for i, run in enumerate(runs)
+        for i, (name, *cells) in enumerate(rows)
     ]
-    return _scrollable(element("table", {}, element("thead", {}, head), element("tbody", {}, body)))
+    table = element("table", {}, element("thead", {}, head), element("tbody", {}, body))
+    copies = [("CSV", as_csv([titles, *rows])), ("LaTeX", as_latex([titles, *rows]))]
+    return join(
+        [
+            _scrollable(table),
+            [
+                element("details", {}, element("summary", {}, f"This table as {name}"), element("pre", {}, text))
+                for name, text in copies
+            ],
+        ]
+    )
+
+
+def as_csv(table: Sequence[Sequence[str]]) -> str:
+    """Write a table for spreadsheets and programs; an apostrophe keeps a name from becoming a formula."""
+    stream = io.StringIO(newline="")
+    safe = [[f"'{cell}" if cell.startswith(tuple("=+-@\t\r\n'")) else cell for cell in row] for row in table]
+    csv.writer(stream, lineterminator="\n").writerows(safe)
+    return stream.getvalue()
+
+
+def as_latex(table: Sequence[Sequence[str]]) -> str:
+    r"""Write a table for a paper, with the lines of booktabs.
+
+    >>> print(as_latex([["run", "ACC"], ["a_b", "0.5"]]))
+    \begin{tabular}{ll}
+    \toprule
+    run & ACC \\
+    \midrule
+    a\_b & 0.5 \\
+    \bottomrule
+    \end{tabular}
+    """
+    head, *rows = [" & ".join(map(_escaped, row)) + r" \\" for row in table]
+    inside = [r"\toprule", head, r"\midrule", *rows, r"\bottomrule"]
+    return "\n".join([rf"\begin{{tabular}}{{{'l' * len(table[0])}}}", *inside, r"\end{tabular}"])
+
+
+_LATEX = {
+    **{sign: f"\\{sign}" for sign in "&%$#_{}"},
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "\u00b1": r"$\pm$",
+}
+
+
+def _escaped(cell: str) -> str:
+    return "".join(_LATEX.get(sign, sign) for sign in cell)
 
 
 def _cells(run: RunData, changed: Sequence[str]) -> list[str]:

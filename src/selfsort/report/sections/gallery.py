@@ -34,6 +34,8 @@ def gallery(run: RunData, pictures: Pictures, *, budget: int, anchor: str = "") 
         "The largest cluster comes first. Typical images are the likeliest to be among their own kind, borderline ones "
         "the least likely."
     )
+    if not run.is_finished:
+        note = "The largest cluster comes first, with some of its images."
     if not len(pictures.rows()):
         note = "The largest cluster comes first. This run kept no pictures, so only numbers can be shown."
     n_used = int((run.sizes > 0).sum())
@@ -80,8 +82,12 @@ def sizes(run: RunData) -> Panels:
 def _card(run: RunData, pictures: Pictures, cluster: int, confidence: float, strips: Strips, anchor: str) -> Html:
     size = int(run.sizes[cluster])
     title = element("h3", {}, element("i", {"class": f"dot {colour(cluster)}"}), run.labels.name(cluster))
-    facts = f"{plural(size, 'image')} \u00b7 {percent(size / run.n_images)} \u00b7 confidence {confidence:.2f}"
-    shown = [("Typical", strips.typical), ("Borderline", strips.borderline), ("Others", strips.others)]
+    facts = f"{plural(size, 'image')} \u00b7 {percent(size / run.n_images)}"
+    if run.is_finished:
+        facts += f" \u00b7 confidence {confidence:.2f}"
+        shown = [("Typical", strips.typical), ("Borderline", strips.borderline), ("Others", strips.others)]
+    else:  # nothing is typical yet
+        shown = [("Images", [*strips.typical, *strips.borderline, *strips.others])]
     if other := _other_kind(run, pictures, cluster):
         facts += " \u00b7 likely two kinds"
         shown.insert(1, ("Perhaps another kind", other))

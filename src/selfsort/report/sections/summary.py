@@ -20,6 +20,7 @@ def summary(run: RunData) -> Html:
     """Write the head of one run."""
     return join(
         [
+            _so_far(run),
             _tiles(run),
             _verdict(run),
             element("p", {"class": "words"}, " ".join(sentences(run))),
@@ -35,7 +36,7 @@ def sentences(run: RunData) -> list[str]:
     said = [
         f"You asked for {plural(run.n_asked, 'cluster')} of {plural(run.n_images, 'image')} from "
         f"{shorten(run.source, 60)}.",
-        f"{run.method} (seed {run.config['seed']}) found {found.used:,}: "
+        f"{run.method} (seed {run.config['seed']}) {'found' if run.is_finished else 'has, so far,'} {found.used:,}: "
         f"the smallest holds {plural(found.min, 'image')}, the largest {found.max:,}.",
     ]
     n_outliers = run.table.n_outliers
@@ -110,6 +111,14 @@ def _tiles(run: RunData) -> Html:
         ]
     tiles = [element("div", {}, element("dt", {}, name), element("dd", {}, value)) for name, value in facts]
     return element("dl", {"class": "tiles"}, tiles)
+
+
+def _so_far(run: RunData) -> Html | None:
+    """Say first of all that it is not the end."""
+    if run.so_far is None:
+        return None
+    lead = element("strong", {}, "Not finished. ")
+    return element("p", {"class": "verdict unknown", "role": "note"}, lead, run.so_far)
 
 
 def _verdict(run: RunData) -> Html | None:

@@ -126,7 +126,7 @@ def read_images_of(folder: RunFolder, table: LabelTable) -> Dataset:
     if dataset.names != table.names or is_other:
         raise InvalidInput(
             f"the images in {reading.path} are not those of the run {folder.path}. "
-            "Expected the same images. Restore the source, or use --to csv."
+            "Expected the same images. Restore the source, say where they are now with --source, or use --to csv."
         )
     return dataset
 
@@ -150,7 +150,7 @@ def build_folders(
         link: make links instead of copies.
         above: names of the folders that a cluster's own lies in, if any.
     """
-    titles = {cluster: Path(title) for cluster, title in _titles(labels).items()}
+    titles = {cluster: Path(title) for cluster, title in folder_titles(labels).items()}
     if above:
         titles = {cluster: Path(*above.get(cluster, ()), title) for cluster, title in titles.items()}
         titles[_WRONG] = Path(WRONG_TITLE)  # beside the groups, none of which is called so
@@ -160,12 +160,12 @@ def build_folders(
         inside = tree / titles[_WRONG if is_wrong else cluster]
         inside.mkdir(parents=True, exist_ok=True)
         if dataset.paths is None:
-            _save_png(dataset.images.pixels[row], free_path(inside / f"{safe_name(name)}.png"))
+            save_png(dataset.images.pixels[row], free_path(inside / f"{safe_name(name)}.png"))
         else:
             place(dataset.paths[row], free_path(inside / safe_name(dataset.paths[row].name)))
 
 
-def _titles(labels: RunLabels) -> dict[int, str]:
+def folder_titles(labels: RunLabels) -> dict[int, str]:
     """Call every folder by the name that a person gave to its cluster, or by its number."""
     used, outliers = sorted(set(labels.table.labels.tolist())), labels.table.outliers
     width = max(2, len(str(used[-1])))
@@ -219,7 +219,8 @@ def free_path(path: Path) -> Path:
     return candidate
 
 
-def _save_png(pixels: U8, path: Path) -> None:
+def save_png(pixels: U8, path: Path) -> None:
+    """Write one image, gray or RGB."""
     Image.fromarray(pixels[:, :, 0] if pixels.shape[2] == 1 else pixels).save(path, format="PNG")
 
 

@@ -42,6 +42,11 @@ EXPORTERS: dict[str, Exporter] = {
 }
 
 
+def place_of(folder: RunFolder, to: str, out: Path | None) -> Path:
+    """Return where an export goes: `out`, or a place here named after the run."""
+    return out or Path(f"{folder.path.resolve().name}{EXPORTERS[to].ending}")
+
+
 def export_run(
     folder: RunFolder, labels: RunLabels, to: str, out: Path | None = None, *, link: bool = False, n_levels: int = 1
 ) -> Path:
@@ -51,7 +56,7 @@ def export_run(
         raise InvalidInput(
             f"--levels is for folders inside folders, and --to is {to}. Expected --to folders. Leave it out."
         )
-    place = out or Path(f"{folder.path.resolve().name}{exporter.ending}")
+    place = place_of(folder, to, out)
     if to == "folders":
         above = folders_above(folder, labels, n_levels)
         return export_folders(folder, place, labels, link=link, is_numbered=out is None, above=above)
