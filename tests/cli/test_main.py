@@ -22,7 +22,7 @@ FROZEN = {
     "fit": """SOURCE --clusters --method --recipe --set --seed --size --fit --gray/--color --where --labels
         --labels-from-folders --encoder --features --outliers --self-label --start-from --max-bad --memory --device
         --out --cache/--no-cache --resume --max-minutes --json""",
-    "refine": """RUN SOURCE --stage --recipe --set --seed --labels --labels-from-folders --encoder --device --out
+    "refine": """RUNS --stage --recipe --set --seed --labels --labels-from-folders --encoder --device --out
         --max-minutes --json""",
     "cut": "RUN --clusters --out --json",
     "predict": "RUN SOURCE --to --out --where --labels --max-bad --encoder --device --original --replace --json",

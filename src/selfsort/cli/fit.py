@@ -198,7 +198,7 @@ def fit(
 
 def refine(
     context: typer.Context,
-    given: Annotated[
+    runs: Annotated[
         list[Path],
         typer.Argument(
             metavar="RUN [RUN...] [SOURCE]",
@@ -226,19 +226,19 @@ def refine(
 ) -> None:
     """Go on from a finished run, or several: a second stage makes a new run. The old ones stay as they are."""
     from selfsort.data.options import ReadOptions
-    from selfsort.runs import launch as runs
+    from selfsort.runs import launch as launching
 
     limit = Limit.of_minutes(max_minutes)
     with job(device), progress_bars(limit.seconds), limit.while_launching():
-        run_paths, source = runs.split_runs(given)
-        earlier, *others = [runs.open_finished(path) for path in run_paths]
+        run_paths, source = launching.split_runs(runs)
+        earlier, *others = [launching.open_finished(path) for path in run_paths]
         reading = None
         if source is not None:
             reading = ReadOptions(path=str(source), labels=labels, labels_from_folders=labels_from_folders)
         elif labels is not None or labels_from_folders:
             raise InvalidInput("labels are read with SOURCE, and there is none. Expected both. Name the images too.")
-        request = runs.Request(
-            source=runs.reading_like(earlier, reading),
+        request = launching.Request(
+            source=launching.reading_like(earlier, reading),
             clusters=earlier.n_clusters,
             stage=stage,
             recipe=recipe,
@@ -251,7 +251,7 @@ def refine(
             device=device,
             out=out,
         )
-        _fit_and_tell(context, runs.launch(request), limit, json_)
+        _fit_and_tell(context, launching.launch(request), limit, json_)
 
 
 def demo(context: typer.Context, out: OutOption = None) -> None:
