@@ -231,7 +231,7 @@ def pinv_wide(h_FN: F32) -> F32:
 
 def cluster_locality(features: F32, config: LocalityNMFConfig, *, seed: int, device: torch.device) -> Partition:
     """KL-NMF with or without the graph, then k-means on V."""
-    lowest, notes = float(features.min()), ()
+    lowest, notes = float(features.min()), tuple[str, ...]()
     if lowest < 0:
         # What its users do with features of any sign; distances, and so the graph, stay what they were.
         features = features - np.float32(lowest)

@@ -242,8 +242,11 @@ def normalise(affinity: F32, regularisation: float = 0.0) -> F64:
     return factor_N
 
 
-def top_eigenvectors(matrix: npt.NDArray[np.floating] | scipy.sparse.csr_matrix, n_vectors: int, seed: int) -> F64:
-    """(N, n_vectors) eigenvectors of a symmetric array by falling eigenvalue, each with its largest entry positive."""
+def top_eigenvectors(matrix: Any, n_vectors: int, seed: int) -> F64:
+    """(N, n_vectors) eigenvectors of a symmetric array by falling eigenvalue, each with its largest entry positive.
+
+    The array is one of NumPy, or a sparse one of SciPy.
+    """
     found, is_sparse = None, scipy.sparse.issparse(matrix)
     if matrix.shape[0] > max(_MAX_FULL_EIGEN, 4 * n_vectors):
         found = _lanczos(matrix, n_vectors, seed)

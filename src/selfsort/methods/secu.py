@@ -159,7 +159,7 @@ def representation_loss(
     With a predictor, what the projector makes of the views (`teachers`) also teaches what the predictor makes of them.
     """
     log_p1_BK, log_p2_BK = (F.log_softmax(x_BD @ w_DK.detach() / lam, dim=1) for x_BD in views)
-    said = (log_p1_BK, log_p2_BK)
+    said: tuple[Tensor, ...] = (log_p1_BK, log_p2_BK)
     if teachers is not None:
         said = tuple(F.log_softmax(x_BD.detach() @ w_DK.detach() / lam, dim=1) for x_BD in teachers)
     losses = []

@@ -89,7 +89,8 @@ def plan_network(height: int, width: int, arch: Arch = "code", channels: int = 6
     is_large = side >= _LARGE_SIDE
     narrow = Block(channels)
     if arch == "paper":
-        narrow = replace(narrow, is_strided=True, **({"kernel": 5, "shrink": 4} if is_large else {}))
+        kernel, shrink = (5, 4) if is_large else (3, 2)
+        narrow = Block(channels, kernel=kernel, shrink=shrink, is_strided=True)
         plan = Plan((narrow, replace(narrow, channels=2 * channels)), has_head=False)
     elif arch == "code":
         narrow = replace(narrow, is_renormed=True)
