@@ -139,7 +139,7 @@ class TestSignals:
         self, selfsort: Command, npz: Path, monkeypatch: pytest.MonkeyPatch, moment: str, advice: str
     ) -> None:
         @contextmanager
-        def impatient() -> Iterator[None]:
+        def impatient(max_seconds: float | None) -> Iterator[None]:
             try:
                 yield
             finally:
@@ -166,7 +166,7 @@ class TestSignals:
         ("words", "moment"),
         [
             (["predict", "run", "shapes.npz"], "selfsort.runs.launch.read_source"),
-            (["export", "run", "--to", "folders"], "selfsort.runs.export.folders._save_png"),
+            (["export", "run", "--to", "folders"], "selfsort.runs.export.folders.save_png"),
             (["export", "run", "--to", "csv"], "os.fsync"),
             (["report", "run"], "selfsort.report.build.write_report"),
             (["score", "run"], "selfsort.metrics.external.scores"),
