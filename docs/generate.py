@@ -135,6 +135,22 @@ def clusterings_judged() -> str:
     return _table(["data", "clusters", *(f"{method}: said / true" for method in methods)], rows)
 
 
+def duplicates_found() -> str:
+    """Return precision and recall of pairs, by kind of duplicate and by what compared the bursts."""
+    rows = [
+        [
+            one["kind"],
+            one["pairs"],
+            f"{one['precision']:.3f}",
+            f"{one['recall']:.3f}",
+            "colours" if one["encoder"] == "none" else "encoder",
+        ]
+        for one in _records("duplicates")
+        if one["kind"] != "all"
+    ]
+    return _table(["kind", "pairs", "precision", "recall", "bursts compared by"], rows)
+
+
 def _seen(one: dict[str, object]) -> str:
     encoder = str(one["name"]).partition("+")[2]
     return f"{one['title']}, {f'with {encoder}' if encoder else 'from pixels'}"
@@ -162,6 +178,7 @@ def part(name: str) -> str:
 RECORDED = {
     "choose-k": numbers_found,
     "choose-k-samples": numbers_of_samples,
+    "duplicates": duplicates_found,
     "trust": reliability,
     "trust-clusterings": clusterings_judged,
 }

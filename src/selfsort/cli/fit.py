@@ -76,6 +76,10 @@ def fit(
     outliers: Annotated[
         bool, typer.Option("--outliers", help="Put images that belong nowhere into a group of their own, cluster -1.")
     ] = False,
+    stack_duplicates: Annotated[
+        bool,
+        typer.Option("--stack-duplicates", help="Count copies, other versions and bursts of a picture once."),
+    ] = False,
     self_label: Annotated[
         Path | None, typer.Option(help="The same as: selfsort refine RUN.", show_default=False)
     ] = None,
@@ -145,6 +149,7 @@ def fit(
                 encoder=encoder,
                 cache=cache,
                 outliers=outliers,
+                stack_duplicates=stack_duplicates,
                 start_from=earlier,
                 device=device,
                 out=out,

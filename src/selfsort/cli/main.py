@@ -19,6 +19,7 @@ import typer
 from typer.core import TyperGroup
 
 from selfsort.cli.console import is_main, say, say_aside
+from selfsort.cli.duplicates import duplicates
 from selfsort.cli.encoders import cache, encoders
 from selfsort.cli.fit import BEGUN, demo, fit, refine, way_on
 from selfsort.cli.research import bench, methods
@@ -57,7 +58,7 @@ app = typer.Typer(
 )
 
 _PANELS: dict[str, tuple[Callable[..., None], ...]] = {
-    "Sort": (fit, refine, cut, predict),
+    "Sort": (fit, refine, cut, predict, duplicates),
     "Look and hand on": (score, report, explore, export),
     "Research and machine": (methods, encoders, cache, bench, demo),
 }

@@ -19,14 +19,16 @@ from selfsort.report.sections.networks import network_sheets
 from selfsort.report.sections.pairs import threshold_charts
 from selfsort.report.sections.pictures import Pictures
 from selfsort.report.sections.scores import agreement, confusion, mistake_pictures, mistakes, reliability
+from selfsort.report.sections.stacks import stacks
 from selfsort.report.sections.stages import label_circles, score_histograms, stage_components, stage_maps
 from selfsort.report.sections.summary import settings, summary
 from selfsort.report.sections.trees import merging
 
 GALLERY_BYTES = 8 * 2**20
 TREE_BYTES = 2 * 2**20
+STACK_BYTES = 2**20
 MAP_BYTES = 3 * 2**20
-"""What the pictures of gallery and tree and the further ones of the map may take: the page stays under 15 MB."""
+"""What the pictures of gallery, tree and stacks and the further ones of the map may take: the page is under 15 MB."""
 
 FIGURES: dict[str, Callable[[RunData], Panels | PictureTable | None]] = {
     "curves": curves,
@@ -65,6 +67,7 @@ def run_parts(run: RunData, anchor: str = "", n_runs: int = 1) -> list[Part]:
     # In this order, so that the map embeds only pictures that nothing else shows.
     clusters = gallery(run, pictures, budget=GALLERY_BYTES // n_runs, anchor=anchor)
     alike = hierarchy(run, pictures, budget=TREE_BYTES // n_runs, anchor=anchor)
+    again = stacks(run, pictures, budget=STACK_BYTES // n_runs)
     wrong = mistakes(run, pictures) if run.truth is not None else None
     of_method = method_parts(run, pictures)
     points = max(300, MAX_POINTS // n_runs)
@@ -73,6 +76,7 @@ def run_parts(run: RunData, anchor: str = "", n_runs: int = 1) -> list[Part]:
         ("summary", "Summary", join([summary(run), settings(run)])),
         ("clusters", "Clusters", clusters),
         ("tree", "Tree", alike),
+        ("stacks", "Stacks", again),
         ("map", "Map", drawn),
         ("sizes", "Sizes", _drawn(sizes(run))),
         ("scores", "Scores", agreement(run) if run.scores else None),
