@@ -17,7 +17,6 @@ from selfsort.data import Dataset, ImageSpec, Skipped, read_source
 from selfsort.data.detect import open_recorded, open_source
 from selfsort.data.folder import expanded, open_file
 from selfsort.data.gallery import Gallery, Item, check_share, decode_all
-from selfsort.data.options import ReadOptions
 from selfsort.data.spreadsheet import as_text
 from selfsort.encoders.encode import plain_features
 from selfsort.encoders.registry import best_installed, open_named
@@ -25,6 +24,7 @@ from selfsort.errors import InvalidInput, invalid
 from selfsort.learning.device import choose_device
 from selfsort.runs.encoder import AUTO_ENCODER, NO_ENCODER
 from selfsort.runs.folder import RunFolder
+from selfsort.runs.moved import recorded_reading
 from selfsort.runs.stacks import save_stacks
 from selfsort.stacks.bursts import Encode
 from selfsort.stacks.find import find_stacks
@@ -105,8 +105,7 @@ def stacks_of(dataset: Dataset, device: torch.device, encoder: str | None = None
 
 def _in_run(folder: RunFolder, encoder: str | None, device: torch.device) -> Duplicates:
     names = folder.label_table().names
-    source, image = folder.field("source", dict), folder.field("image", dict)
-    reading = ReadOptions.from_run(source, folder.source_kind, names, image)
+    reading = recorded_reading(folder, names)
     assert reading.recorded is not None
     opened = open_recorded(reading.path, reading.recorded)
     if isinstance(opened, Gallery):

@@ -57,6 +57,7 @@ from selfsort.runs.encoder import (
 from selfsort.runs.folder import RunFolder
 from selfsort.runs.loop import FitRun, Outcome, run_config
 from selfsort.runs.model import STARTED_FROM, embed, going_on, kind_of
+from selfsort.runs.moved import recorded_reading
 from selfsort.runs.renamed import ENCODE, renamings, split
 from selfsort.runs.settings import read_words, settle, stored_settings
 from selfsort.runs.stacks import save_stacks, stored_representatives
@@ -527,8 +528,7 @@ def _source_of(folder: RunFolder, named: str | None) -> ReadOptions:
 def reading_like(earlier: RunFolder, given: ReadOptions | None) -> ReadOptions:
     """How to read images for a run that goes on from another: its own source, or a new one in the same form."""
     if given is None:
-        source, image = earlier.field("source", dict), earlier.field("image", dict)
-        reading = ReadOptions.from_run(source, earlier.source_kind, earlier.label_table().names, image)
+        source, reading = earlier.field("source", dict), recorded_reading(earlier, earlier.label_table().names)
         return replace(
             reading, labels=source.get("labels"), labels_from_folders=bool(source.get("labels_from_folders"))
         )
