@@ -186,6 +186,9 @@ def refine(
     from selfsort.data.options import ReadOptions
     from selfsort.runs import launch as runs
 
+    if stage == "corrections":
+        _learn_corrections(run, source, out, json_)
+        return
     with job(device), progress_bars():
         earlier = runs.open_finished(run)
         given = None
@@ -207,6 +210,25 @@ def refine(
             out=out,
         )
         _fit_and_tell(context, runs.launch(request), max_minutes, json_)
+
+
+def _learn_corrections(run: Path, source: str | None, out: Path | None, as_json: bool) -> None:
+    """Make the run that has learned from corrections; it needs neither images nor training."""
+    from selfsort.runs.corrections import learn_corrections
+    from selfsort.runs.folder import RunFolder
+
+    if source is not None:
+        raise InvalidInput("corrections are those of the images of the run. Expected no SOURCE. Leave it out.")
+    with progress_bars():
+        made = learn_corrections(RunFolder.open(run), out)
+    if as_json:
+        told = {"run": str(made.folder.path), "confirmed": made.n_confirmed, "changed": made.n_changed}
+        print_json(told | ({} if made.metrics is None else {"metrics": made.metrics}))
+        return
+    say(f"{plural(made.n_confirmed, 'picture')} confirmed by hand; {made.n_changed} further ones follow them")
+    if made.metrics is not None:
+        say(scores_line(made.metrics))
+    say(f"run folder: {made.folder.path}")
 
 
 def demo(context: typer.Context, out: OutOption = None) -> None:

@@ -24,6 +24,7 @@ from selfsort.cli.encoders import cache, encoders
 from selfsort.cli.fit import BEGUN, demo, fit, refine, way_on
 from selfsort.cli.research import bench, methods
 from selfsort.cli.runs import cut, explore, export, predict, report, score, undo
+from selfsort.cli.update import update
 from selfsort.errors import Interrupted, SelfsortError
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ app = typer.Typer(
 )
 
 _PANELS: dict[str, tuple[Callable[..., None], ...]] = {
-    "Sort": (fit, refine, cut, predict, duplicates),
+    "Sort": (fit, refine, cut, predict, update, duplicates),
     "Look and hand on": (score, report, explore, export, undo),
     "Research and machine": (methods, encoders, cache, bench, demo),
 }

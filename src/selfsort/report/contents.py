@@ -9,6 +9,7 @@ from selfsort.report.drawings import Panels, PictureTable
 from selfsort.report.read import RunData
 from selfsort.report.render.html import Html, join
 from selfsort.report.render.svg import draw_panels
+from selfsort.report.sections.arrivals import arrivals
 from selfsort.report.sections.attention import attention_pictures, attention_table, centres
 from selfsort.report.sections.bounds import size_bounds
 from selfsort.report.sections.curves import curves
@@ -68,12 +69,14 @@ def run_parts(run: RunData, anchor: str = "", n_runs: int = 1) -> list[Part]:
     clusters = gallery(run, pictures, budget=GALLERY_BYTES // n_runs, anchor=anchor)
     alike = hierarchy(run, pictures, budget=TREE_BYTES // n_runs, anchor=anchor)
     again = stacks(run, pictures, budget=STACK_BYTES // n_runs)
+    came = arrivals(run, pictures, budget=STACK_BYTES // n_runs)
     wrong = mistakes(run, pictures) if run.truth is not None else None
     of_method = method_parts(run, pictures)
     points = max(300, MAX_POINTS // n_runs)
     drawn = map_section(run, pictures, budget=MAP_BYTES // n_runs, anchor=anchor, most=points)
     found = [
         ("summary", "Summary", join([summary(run), settings(run)])),
+        ("arrivals", "What came in", came),
         ("clusters", "Clusters", clusters),
         ("tree", "Tree", alike),
         ("stacks", "Stacks", again),
