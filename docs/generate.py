@@ -32,7 +32,11 @@ PAGES = {"fcae-kmeans": "dbc", "dec": "dbc"} | {
 AROUND = {"improve": "multistart.md", "encoder": "encoders.md"}
 """The pages of what works before or around any method."""
 
-ELSEWHERE = {"cut": "sorter.md#another-number-of-groups"}
+ELSEWHERE = {
+    "cut": "sorter.md#another-number-of-groups",
+    "update": "update.md",
+    "corrections": "update.md#corrections-that-teach",
+}
 """Stages that are told of on the page of another command."""
 
 PART = re.compile(r"(?P<begin><!-- generated: (?P<name>[\w -]+) -->\n).*?(?P<end><!-- end -->)", re.DOTALL)
@@ -135,6 +139,37 @@ def clusterings_judged() -> str:
     return _table(["data", "clusters", *(f"{method}: said / true" for method in methods)], rows)
 
 
+def duplicates_found() -> str:
+    """Return precision and recall of pairs, by kind of duplicate and by what compared the bursts."""
+    rows = [
+        [
+            one["kind"],
+            one["pairs"],
+            f"{one['precision']:.3f}",
+            f"{one['recall']:.3f}",
+            "colours" if one["encoder"] == "none" else "encoder",
+        ]
+        for one in _records("duplicates")
+        if one["kind"] != "all"
+    ]
+    return _table(["kind", "pairs", "precision", "recall", "bursts compared by"], rows)
+
+
+def corrections_learned() -> str:
+    """Return how ACC grows with corrections, learned from and not."""
+    rows = [
+        [
+            one["name"],
+            one["corrections"],
+            f"{one['before']:.3f}",
+            f"{one['relabelled']:.3f}",
+            f"{one['learned']:.3f} \u00b1 {one['learned_sd']:.3f}",
+        ]
+        for one in _records("corrections")
+    ]
+    return _table(["data", "corrections", "ACC before", "moved alone", "learned"], rows)
+
+
 def _seen(one: dict[str, object]) -> str:
     encoder = str(one["name"]).partition("+")[2]
     return f"{one['title']}, {f'with {encoder}' if encoder else 'from pixels'}"
@@ -162,6 +197,8 @@ def part(name: str) -> str:
 RECORDED = {
     "choose-k": numbers_found,
     "choose-k-samples": numbers_of_samples,
+    "corrections": corrections_learned,
+    "duplicates": duplicates_found,
     "trust": reliability,
     "trust-clusterings": clusterings_judged,
 }

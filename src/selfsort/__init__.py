@@ -10,11 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from selfsort.estimator import ImageClusterer, load
+    from selfsort.runs.duplicates import duplicates
 
 __version__ = "0.1.0"
-__all__ = ["ImageClusterer", "__version__", "load"]
+__all__ = ["ImageClusterer", "__version__", "duplicates", "load"]
 
-_HOME = {"ImageClusterer": "selfsort.estimator", "load": "selfsort.estimator"}
+_HOME = {
+    "ImageClusterer": "selfsort.estimator",
+    "load": "selfsort.estimator",
+    "duplicates": "selfsort.runs.duplicates",
+}
 
 
 def __dir__() -> list[str]:

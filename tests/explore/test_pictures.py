@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import io
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -87,9 +87,9 @@ class TestFolder:
         monkeypatch.setattr(module, "_PROBED", 3)
         asked = []
 
-        def counted(root: Path, name: str) -> Item | None:
+        def counted(root: Path, name: str, moved: Mapping[str, Path]) -> Item | None:
             asked.append(name)
-            return recorded_item(root, name)
+            return recorded_item(root, name, moved)
 
         monkeypatch.setattr(module, "recorded_item", counted)
         names = photo_run.label_table().names

@@ -131,8 +131,8 @@ class TestCorrections:
         assert labels.name(2) == "Outliers"
         header, *lines = exported(run, tmp_path).splitlines()
         assert header.startswith('"name","cluster","label","is_wrong","original_cluster"')
-        assert lines[0] == '"a.png",-1,"Outliers",0,0,0.9'
-        assert lines[2].endswith(',1,"Cluster 1",0,-1,0.6')
+        assert lines[0] == '"a.png",-1,"Outliers",0,0,0.9,""'
+        assert lines[2].endswith(',1,"Cluster 1",0,-1,0.6,""')
 
     def test_in_the_explorer(self, tmp_path: Path) -> None:
         editor = Editor.open(with_outliers(tmp_path / "run").path)
@@ -155,7 +155,7 @@ class TestCorrections:
 
     def test_nobody_corrected(self, tmp_path: Path) -> None:
         run = with_outliers(tmp_path / "run")
-        assert '"say ""hi"".png",-1,0.600000\n' in exported(run, tmp_path)
+        assert '"say ""hi"".png",-1,0.6,"Outliers",""\n' in exported(run, tmp_path)
 
     def test_folders(self, tmp_path: Path) -> None:
         plain = folder_titles(current_labels(with_outliers(tmp_path / "a")))

@@ -116,6 +116,10 @@ def fit(
     outliers: Annotated[
         bool, typer.Option("--outliers", help="Put images that belong nowhere into a group of their own, cluster -1.")
     ] = False,
+    stack_duplicates: Annotated[
+        bool,
+        typer.Option("--stack-duplicates", help="Count copies, other versions and bursts of a picture once."),
+    ] = False,
     self_label: Annotated[
         Path | None, typer.Option(help="The same as: selfsort refine RUN.", show_default=False)
     ] = None,
@@ -188,6 +192,7 @@ def fit(
                 encoder=encoder,
                 cache=cache,
                 outliers=outliers,
+                stack_duplicates=stack_duplicates,
                 start_from=earlier,
                 device=device,
                 out=out,
@@ -228,6 +233,9 @@ def refine(
     from selfsort.data.options import ReadOptions
     from selfsort.runs import launch as launching
 
+    if stage == "corrections":
+        _learn_corrections(runs, out, json_)
+        return
     limit = Limit.of_minutes(max_minutes)
     with job(device), progress_bars(limit.seconds), limit.while_launching():
         run_paths, source = launching.split_runs(runs)
@@ -252,6 +260,25 @@ def refine(
             out=out,
         )
         _fit_and_tell(context, launching.launch(request), limit, json_)
+
+
+def _learn_corrections(runs: list[Path], out: Path | None, as_json: bool) -> None:
+    """Make the run that has learned from corrections; it needs neither images nor training."""
+    from selfsort.runs.corrections import learn_corrections
+    from selfsort.runs.folder import RunFolder
+
+    if len(runs) > 1:
+        raise InvalidInput("corrections are those of one run and its images. Expected no SOURCE. Leave it out.")
+    with progress_bars():
+        made = learn_corrections(RunFolder.open(runs[0]), out)
+    if as_json:
+        told = {"run": str(made.folder.path), "confirmed": made.n_confirmed, "changed": made.n_changed}
+        print_json(told | ({} if made.metrics is None else {"metrics": made.metrics}))
+        return
+    say(f"{plural(made.n_confirmed, 'picture')} confirmed by hand; {made.n_changed} further ones follow them")
+    if made.metrics is not None:
+        say(scores_line(made.metrics))
+    say(f"run folder: {made.folder.path}")
 
 
 def demo(context: typer.Context, out: OutOption = None) -> None:

@@ -20,11 +20,13 @@ from typer.core import TyperGroup
 
 from selfsort.cli.console import is_main, say, say_aside
 from selfsort.cli.doctor import doctor
+from selfsort.cli.duplicates import duplicates
 from selfsort.cli.encoders import cache, encoders
 from selfsort.cli.fit import BEGUN, demo, fit, refine, way_on
 from selfsort.cli.research import bench, methods
-from selfsort.cli.runs import cut, explore, export, predict, report, score
+from selfsort.cli.runs import cut, explore, export, predict, report, score, undo
 from selfsort.cli.sort import sort
+from selfsort.cli.update import update
 from selfsort.errors import Interrupted, SelfsortError
 
 if TYPE_CHECKING:
@@ -59,8 +61,8 @@ app = typer.Typer(
 )
 
 _PANELS: dict[str, tuple[Callable[..., None], ...]] = {
-    "Sort": (sort, fit, refine, cut, predict),
-    "Look and hand on": (score, report, explore, export),
+    "Sort": (sort, fit, refine, cut, predict, update, duplicates),
+    "Look and hand on": (score, report, explore, export, undo),
     "Research and machine": (methods, encoders, doctor, cache, bench, demo),
 }
 """The commands as the help groups them."""

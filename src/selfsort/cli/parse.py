@@ -28,6 +28,19 @@ class ExportTo(StrEnum):
     folders = "folders"
     npz = "npz"
     onnx = "onnx"
+    coco = "coco"
+    fiftyone = "fiftyone"
+    imagefolder = "imagefolder"
+    xmp = "xmp"
+
+
+class ExportMode(StrEnum):
+    """What becomes of the files that are sorted into folders."""
+
+    copy = "copy"
+    hardlink = "hardlink"
+    symlink = "symlink"
+    move = "move"
 
 
 class PredictTo(StrEnum):

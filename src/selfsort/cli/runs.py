@@ -11,6 +11,7 @@ import typer
 from selfsort.cli.console import is_main, job, print_json, progress_bars, say, say_aside, scores_line
 from selfsort.cli.parse import (
     DeviceOption,
+    ExportMode,
     ExportTo,
     JsonOption,
     LabelsOption,
@@ -23,7 +24,7 @@ from selfsort.cli.parse import (
     WhereOption,
 )
 from selfsort.errors import InvalidInput
-from selfsort.text import plural
+from selfsort.text import plural, shorten
 
 
 def cut(
@@ -231,7 +232,10 @@ def export(
     run: RunArgument,
     to: Annotated[ExportTo, typer.Option(help="What to write.", show_default=False)],
     out: OutOption = None,
-    link: Annotated[bool, typer.Option("--link", help="For folders: link the files instead of copying.")] = False,
+    mode: Annotated[
+        ExportMode, typer.Option(help="For folders: copy the files, link them, or move them; selfsort undo moves back.")
+    ] = ExportMode.copy,
+    link: Annotated[bool, typer.Option("--link", help="The same as --mode symlink.")] = False,
     levels: Annotated[
         int,
         typer.Option(min=1, max=9, help="For folders: how many inside each other, groups of like clusters outside."),
@@ -244,6 +248,9 @@ def export(
 ) -> None:
     """Turn a finished run into a label file, folders of images, images with labels, or a network.
 
+    coco, fiftyone and imagefolder (of `datasets`) are for labelling tools and trainers, xmp for photo managers: a file
+    with keywords for each picture.
+
     The label file is for people: in it, names that a spreadsheet would take for formulas begin with an apostrophe.
     Programs read labels.csv in the run folder, which has every name as it is.
     """
@@ -251,6 +258,9 @@ def export(
     from selfsort.runs.folder import RunFolder
     from selfsort.runs.labels import current_labels
 
+    if link and mode not in (ExportMode.copy, ExportMode.symlink):
+        raise InvalidInput(f"--link is --mode symlink, and --mode is {mode.value}. Expected one. Leave one out.")
+    mode = ExportMode.symlink if link else mode
     folder = RunFolder.open(run)
     if source is not None:
         folder.look_for_images_in(source)
@@ -258,10 +268,34 @@ def export(
     if to is not ExportTo.folders and not replace:
         refuse_taken(place_of(folder, to.value, out))
     with progress_bars():
-        target = export_run(folder, labels, to.value, out, link=link, n_levels=levels)
+        target = export_run(folder, labels, to.value, out, mode=mode.value, n_levels=levels)
     say(f"written: {target}")
+    if mode is ExportMode.move:
+        say(f"The files were moved, and the run knows where they are. To move them back: selfsort undo {target}")
     if to is not ExportTo.onnx:
         _tell_corrections(labels.n_edits)
+
+
+def undo(
+    export: Annotated[Path, typer.Argument(help="A folder that export --mode move has made.", show_default=False)],
+    json_: JsonOption = False,
+) -> None:
+    """Put every file back that an export has moved; also after an interruption, and as often as you like."""
+    from selfsort.runs.export.move import undo_moves
+
+    with progress_bars():
+        done = undo_moves(export)
+    if json_:
+        print_json({"back": done.n_back, "missing": list(done.missing), "blocked": list(done.blocked)})
+    else:
+        say(f"{plural(done.n_back, 'file')} back in place")
+    if not done.is_whole:
+        some = (*done.missing, *done.blocked)
+        raise InvalidInput(
+            f"{len(done.missing)} files were found nowhere and {len(done.blocked)} could not go back, because another "
+            f"file has their place or they are no pictures any more, such as {shorten(some[0])!r}. Expected all of "
+            "them. Clear the places and run it again; the journal is kept."
+        )
 
 
 def _tell_corrections(n_edits: int) -> None:

@@ -121,14 +121,14 @@ def is_picture_head(head: bytes) -> bool:
 
 def probe(stream: IO[bytes], *, with_size: bool = True) -> Look:
     """Look at the header alone; without `with_size` a rotation that swaps the sides is not looked for."""
-    picture = _open(stream)
+    picture = open_picture(stream)
     turn = _orientation(picture, is_loaded=False) if with_size else 1
     return _look(picture, turn)
 
 
 def decode(stream: IO[bytes], spec: ImageSpec) -> tuple[U8, Look]:
     """Read a picture and make it fit: uint8 (H, W, C)."""
-    picture = _open(stream)
+    picture = open_picture(stream)
     full_size, is_gray = picture.size, _is_gray(picture)
     coefficients = _coefficient_bytes(picture)
     if picture.format == "JPEG":
@@ -253,7 +253,8 @@ def explain(error: Exception, path: Path | None = None) -> str:
     return f"could not be read: {error}"
 
 
-def _open(stream: IO[bytes]) -> Image.Image:
+def open_picture(stream: IO[bytes]) -> Image.Image:
+    """Open foreign bytes as a picture of a type we read, without its pixels; `Unreadable` says why not."""
     head = stream.read(HEAD_BYTES)
     stream.seek(0)
     if not head:
@@ -286,7 +287,7 @@ def _load(picture: Image.Image) -> None:
         raise Unreadable(_TOO_MUCH) from None
     except MemoryError:
         raise
-    except Exception as error:  # as in _open
+    except Exception as error:  # as in open_picture
         raise Unreadable(f"truncated or damaged: {_short(error)}") from error
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from selfsort.data import binaries, hdf5, npz, shards
@@ -62,6 +62,8 @@ class Recorded:
     """Of the images that could be read, in their order."""
     spec: ImageSpec
     """What they were brought to."""
+    moved: Mapping[str, Path] = field(default_factory=dict)
+    """Where pictures are that an export has moved, by name."""
 
 
 def open_recorded(source: str, recorded: Recorded) -> Gallery | Table:
@@ -71,10 +73,10 @@ def open_recorded(source: str, recorded: Recorded) -> Gallery | Table:
     recorded names, and a source of another kind is a file, or lies in the folder itself.
     """
     path, shown = expanded(source).absolute(), printable(source)
-    if recorded.kind == "folder" and path.is_dir():
-        return list_recorded(path, recorded.names)
+    if recorded.kind == "folder" and (path.is_dir() or recorded.moved):
+        return list_recorded(path, recorded.names, recorded.moved)
     if recorded.kind == "list":
-        return list_files(recorded.names, path.parent, "list")
+        return list_files(recorded.names, path.parent, "list", recorded.moved)
     if path.is_dir():
         return _open_folder(path, shown, may_walk=False)
     return open_source(source)

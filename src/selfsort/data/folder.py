@@ -14,7 +14,7 @@ import os
 import re
 import stat
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path, PurePath
 from typing import IO
@@ -101,15 +101,15 @@ def list_folder(root: Path) -> Gallery:
     return Gallery("folder", items, failed, ignored=dict(sorted(ignored.items())))
 
 
-def list_recorded(root: Path, names: Iterable[str]) -> Gallery:
+def list_recorded(root: Path, names: Iterable[str], moved: Mapping[str, Path] | None = None) -> Gallery:
     """Take pictures by the names they had when the folder was listed: one look at each, and at nothing else."""
-    found = (recorded_item(root, name) for name in names)
+    found = (recorded_item(root, name, moved) for name in names)
     return Gallery("folder", [item for item in found if item is not None])
 
 
-def recorded_item(root: Path, name: str) -> Item | None:
-    """Return the picture of a recorded name, if it is still there."""
-    path = _recorded_path(root, name)
+def recorded_item(root: Path, name: str, moved: Mapping[str, Path] | None = None) -> Item | None:
+    """Return the picture of a recorded name, if it is still there or where it was moved to."""
+    path = (moved or {}).get(name) or _recorded_path(root, name)
     return None if path is None else Item(name, partial(open_file, path), path)
 
 
@@ -151,12 +151,15 @@ def _unlistable(root: Path, error: OSError) -> MissingData:
     )
 
 
-def list_files(paths: Iterable[str | os.PathLike[str]], base: Path, kind: str) -> Gallery:
+def list_files(
+    paths: Iterable[str | os.PathLike[str]], base: Path, kind: str, moved: Mapping[str, Path] | None = None
+) -> Gallery:
     """Take pictures from a list of paths, in its order; relative ones start at `base`."""
     items = []
     for given in paths:
-        path = Path(os.path.abspath(base / given))  # noqa: PTH100 - resolve() would follow links
-        items.append(Item(stored_name(Path(given)), partial(open_file, path), path))
+        name = stored_name(Path(given))
+        path = (moved or {}).get(name) or Path(os.path.abspath(base / given))  # noqa: PTH100 - resolve() follows links
+        items.append(Item(name, partial(open_file, path), path))
     return Gallery(kind, items)
 
 

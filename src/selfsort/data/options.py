@@ -5,8 +5,9 @@ On its own, because looking at a run or exporting it needs the source but none o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Literal, get_type_hints
 
 from selfsort.config import fits
@@ -46,10 +47,12 @@ class ReadOptions:
         return values
 
     @classmethod
-    def from_run(cls, values: Json, kind: str, names: Sequence[str], image: Json) -> ReadOptions:
+    def from_run(
+        cls, values: Json, kind: str, names: Sequence[str], image: Json, moved: Mapping[str, Path] | None = None
+    ) -> ReadOptions:
         """Return how a run says to read the images it has recorded; their labels, if any, are in the run."""
         reading = replace(cls.from_json(values), labels=None, labels_from_folders=False)
-        return replace(reading, recorded=Recorded(kind, names, ImageSpec.from_json(image)))
+        return replace(reading, recorded=Recorded(kind, names, ImageSpec.from_json(image), moved or {}))
 
     @classmethod
     def from_json(cls, values: Json) -> ReadOptions:

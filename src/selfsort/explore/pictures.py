@@ -25,10 +25,10 @@ from selfsort.data.decode import Unreadable, decode, probe
 from selfsort.data.detect import open_recorded
 from selfsort.data.folder import expanded, open_file, recorded_item
 from selfsort.data.gallery import Gallery, Item
-from selfsort.data.options import ReadOptions
 from selfsort.data.resize import cpu_count
 from selfsort.errors import InvalidInput, SelfsortError
 from selfsort.runs.folder import RunFolder, Thumbnails
+from selfsort.runs.moved import exports_of, recorded_reading
 from selfsort.text import plural
 from selfsort.types import U8
 
@@ -98,9 +98,9 @@ class ArraySource:
 class FileSource:
     """Pictures that are decoded when they are asked for."""
 
-    def __init__(self, find: Callable[[int], Item | None], root: Path | None, spec: ImageSpec) -> None:
+    def __init__(self, find: Callable[[int], Item | None], roots: Sequence[Path], spec: ImageSpec) -> None:
         self.find, self._spec = find, spec
-        self._root = None if root is None else root.resolve()
+        self._roots = [root.resolve() for root in roots]
         self._tiles: OrderedDict[int, U8] = OrderedDict()
         self._bytes = 0
         self._lock = threading.Lock()
@@ -137,10 +137,10 @@ class FileSource:
             return None  # it could be read when the run was made; the run's own copy may still show it
 
     def _open(self, item: Item) -> IO[bytes]:
-        if self._root is None or item.path is None:
+        if not self._roots or item.path is None:
             return item.open()
         path = item.path.resolve()
-        if not path.is_relative_to(self._root):
+        if not any(path.is_relative_to(root) for root in self._roots):
             raise Unreadable("it is a link that leads out of the source")
         return open_file(path)
 
@@ -217,18 +217,19 @@ class Pictures:
 def _open_source(
     folder: RunFolder, names: Sequence[str], spec: ImageSpec
 ) -> tuple[PictureSource, ImageSpec, str | None]:
-    source, image = folder.field("source", dict), folder.field("image", dict)
-    reading = ReadOptions.from_run(source, folder.source_kind, names, image)
+    reading = recorded_reading(folder, names)
     assert reading.recorded is not None
+    moved = reading.recorded.moved
     tile = _tile_spec(spec, may_grow=True)
     root = expanded(reading.path).absolute()
-    if reading.recorded.kind == "folder" and root.is_dir():
-        files = FileSource(lambda row: recorded_item(root, names[row]), root, tile)
+    if reading.recorded.kind == "folder" and (root.is_dir() or moved):
+        roots = (root, *exports_of(folder))
+        files = FileSource(lambda row: recorded_item(root, names[row], moved), roots, tile)
         return files, tile, _note_on_missing(files, len(names), reading.path)
     opened = open_recorded(reading.path, reading.recorded)
     if isinstance(opened, Gallery):
         by_name = {item.name: item for item in opened.items}
-        files = FileSource(lambda row: by_name.get(names[row]), None, tile)
+        files = FileSource(lambda row: by_name.get(names[row]), (), tile)
         return files, tile, _note_on_missing(files, len(names), reading.path)
     dataset = reading.read(min_images=1)
     # Rows of an array have only their pixels to be known by.

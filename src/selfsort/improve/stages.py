@@ -6,10 +6,12 @@ import difflib
 from collections.abc import Iterable
 
 from selfsort.errors import invalid
-from selfsort.improve import consensus, cut, self_label
+from selfsort.improve import consensus, cut, self_label, vote
 from selfsort.types import Stage
 
-STAGES: dict[str, Stage] = {stage.name: stage for stage in (self_label.STAGE, cut.STAGE, consensus.STAGE)}
+STAGES: dict[str, Stage] = {
+    stage.name: stage for stage in (self_label.STAGE, cut.STAGE, consensus.STAGE, vote.UPDATE, vote.CORRECTIONS)
+}
 
 
 def find_stage(name: str, others: Iterable[str] = ()) -> Stage:

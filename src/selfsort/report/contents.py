@@ -9,6 +9,7 @@ from selfsort.report.drawings import Panels, PictureTable
 from selfsort.report.read import RunData
 from selfsort.report.render.html import Html, join
 from selfsort.report.render.svg import draw_panels
+from selfsort.report.sections.arrivals import arrivals
 from selfsort.report.sections.attention import attention_pictures, attention_table, centres
 from selfsort.report.sections.bounds import size_bounds
 from selfsort.report.sections.curves import curves
@@ -19,14 +20,16 @@ from selfsort.report.sections.networks import network_sheets
 from selfsort.report.sections.pairs import threshold_charts
 from selfsort.report.sections.pictures import Pictures
 from selfsort.report.sections.scores import agreement, confusion, mistake_pictures, mistakes, reliability
+from selfsort.report.sections.stacks import stacks
 from selfsort.report.sections.stages import label_circles, score_histograms, stage_components, stage_maps
 from selfsort.report.sections.summary import settings, summary
 from selfsort.report.sections.trees import merging
 
 GALLERY_BYTES = 8 * 2**20
 TREE_BYTES = 2 * 2**20
+STACK_BYTES = 2**20
 MAP_BYTES = 3 * 2**20
-"""What the pictures of gallery and tree and the further ones of the map may take: the page stays under 15 MB."""
+"""What the pictures of gallery, tree and stacks and the further ones of the map may take: the page is under 15 MB."""
 
 FIGURES: dict[str, Callable[[RunData], Panels | PictureTable | None]] = {
     "curves": curves,
@@ -67,14 +70,18 @@ def run_parts(run: RunData, anchor: str = "", n_runs: int = 1) -> list[Part]:
     # In this order, so that the map embeds only pictures that nothing else shows.
     clusters = gallery(run, pictures, budget=GALLERY_BYTES // n_runs, anchor=anchor)
     alike = hierarchy(run, pictures, budget=TREE_BYTES // n_runs, anchor=anchor)
+    again = stacks(run, pictures, budget=STACK_BYTES // n_runs)
+    came = arrivals(run, pictures, budget=STACK_BYTES // n_runs)
     wrong = mistakes(run, pictures) if run.truth is not None else None
     of_method = method_parts(run, pictures)
     points = max(300, MAX_POINTS // n_runs)
     drawn = map_section(run, pictures, budget=MAP_BYTES // n_runs, anchor=anchor, most=points)
     found = [
         ("summary", "Summary", join([summary(run), settings(run)])),
+        ("arrivals", "What came in", came),
         ("clusters", "Clusters", clusters),
         ("tree", "Tree", alike),
+        ("stacks", "Stacks", again),
         ("map", "Map", drawn),
         ("sizes", "Sizes", _drawn(sizes(run))),
         ("scores", "Scores", agreement(run) if run.scores else None),

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, cast
 
+import numpy as np
 import torch
 from threadpoolctl import threadpool_limits
 
@@ -39,6 +40,7 @@ from selfsort.runs.auto import (
     judge_without,
 )
 from selfsort.runs.clusters import Clusters, find_number, read_clusters
+from selfsort.runs.duplicates import stacks_of
 from selfsort.runs.encoder import (
     AUTO_ENCODER,
     ENCODER_FILE,
@@ -57,9 +59,13 @@ from selfsort.runs.encoder import (
 from selfsort.runs.folder import RunFolder
 from selfsort.runs.loop import FitRun, Outcome, run_config
 from selfsort.runs.model import STARTED_FROM, embed, going_on, kind_of, other_name, other_runs
+from selfsort.runs.moved import recorded_reading
 from selfsort.runs.renamed import ENCODE, renamings, split
 from selfsort.runs.settings import read_words, settle, stored_settings
-from selfsort.types import Clustering, Encoded, Encoder, Json, Method, Model, Stage
+from selfsort.runs.stacks import save_stacks, stored_representatives
+from selfsort.stacks.stack import Stack, representatives
+from selfsort.text import plural
+from selfsort.types import Clustering, Encoded, Encoder, Inputs, Json, Method, Model, Stage
 
 _MAX_THREADS = 1024
 """More than any machine has use for; a stranger's config.json must not start millions."""
@@ -91,6 +97,8 @@ class Request:
     """Whether features are kept for the next run."""
     outliers: bool = False
     """Whether images that belong nowhere become a group of their own."""
+    stack_duplicates: bool = False
+    """Whether copies, versions and bursts of a picture count once."""
     start_from: RunFolder | None = None
     """A finished run whose model is the beginning of this one."""
     others: tuple[RunFolder, ...] = ()
@@ -113,6 +121,8 @@ class Launched:
     embedded: Mapping[str, RunFolder] = field(default_factory=dict)
     """Runs that it is made from, by the folder inside it that holds their models."""
     encoder: FittedEncoder | None = None
+    stacks: Sequence[Stack] | None = None
+    """Duplicates that count once, where that was asked for."""
 
     @property
     def folder(self) -> RunFolder:
@@ -139,10 +149,16 @@ class Launched:
 
 
 def fill(
-    folder: RunFolder, dataset: Dataset, embedded: Mapping[str, RunFolder], encoder: FittedEncoder | None = None
+    folder: RunFolder,
+    dataset: Dataset,
+    embedded: Mapping[str, RunFolder],
+    encoder: FittedEncoder | None = None,
+    stacks: Sequence[Stack] | None = None,
 ) -> None:
     """Write the first files of a new run folder: what is known before the training."""
     folder.write_json("ingest.json", dataset.ingest)
+    if stacks is not None:
+        save_stacks(folder, stacks)
     if dataset.paths is not None:
         folder.save_names(dataset.names)
     if dataset.labels is not None:
@@ -219,7 +235,13 @@ def launch(request: Request) -> Launched:
         told = {"encoder": describe(opened, encoder, reason)}
         notes = (*notes, *unused_rows(opened.parts, dataset.names))
     stage("finding how many clusters there are")
-    number = find_number(request.clusters, encoded or dataset.images, seed=request.seed, device=device)
+    stacks = stacks_of(dataset, device) if request.stack_duplicates else None
+    stands_for = None if stacks is None else representatives(stacks, len(dataset.images))
+    if stacks is not None:
+        notes = (*notes, _told_of(stacks, len(dataset.images)))
+    seen: Inputs = encoded or dataset.images
+    distinct = seen if stands_for is None else seen.subset(np.unique(stands_for))
+    number = find_number(request.clusters, distinct, seed=request.seed, device=device)
     told |= {"clusters": number.told}
     notes = (*notes, number.note) if number.note else notes
     settled = settle_for(max(number.n_clusters, 2))
@@ -237,6 +259,7 @@ def launch(request: Request) -> Launched:
         encoded=encoded,
         clusters=request.clusters,
         outliers=request.outliers,
+        stands_for=stands_for,
     )
     fit.check()
     if chosen is not None:
@@ -252,7 +275,7 @@ def launch(request: Request) -> Launched:
         for i, run in enumerate(request.others, start=2):
             described |= {other_name(i): str(run.path)}
             embedded[other_name(i)] = run
-    launched = Launched(fit, dataset, described, notes, embedded, encoder)
+    launched = Launched(fit, dataset, described, notes, embedded, encoder, stacks)
     if isinstance(request.source, ReadOptions):
         named = replace(request, method=kind.name) if is_open else request
         fit.folder = _opened_by_all(lambda: _create(launched, request.out or free_name(named)))
@@ -426,7 +449,7 @@ def _refuse_settings_of_methods(request: Request) -> None:
 
 def _create(launched: Launched, path: Path) -> RunFolder:
     with RunFolder.creating(path, launched.described) as folder:
-        fill(folder, launched.dataset, launched.embedded, launched.encoder)
+        fill(folder, launched.dataset, launched.embedded, launched.encoder, launched.stacks)
     return folder
 
 
@@ -487,8 +510,17 @@ def resume(
         encoded=encoded,
         clusters=_clusters_asked(folder),
         outliers=folder.has_outliers,
+        stands_for=stored_representatives(folder, len(dataset.images)),
     )
     return Launched(fit, dataset, folder.config, notes, encoder=fitted)
+
+
+def _told_of(stacks: Sequence[Stack], n_images: int) -> str:
+    n_spare = sum(len(stack.others) for stack in stacks)
+    return (
+        f"{plural(n_images, 'image')} show {n_images - n_spare} pictures: {plural(len(stacks), 'stack')} of copies, "
+        "versions and bursts count once each."
+    )
 
 
 def _clusters_asked(folder: RunFolder) -> Clusters | None:
@@ -536,8 +568,7 @@ def _source_of(folder: RunFolder, named: str | None) -> ReadOptions:
 def reading_like(earlier: RunFolder, given: ReadOptions | None) -> ReadOptions:
     """How to read images for a run that goes on from another: its own source, or a new one in the same form."""
     if given is None:
-        source, image = earlier.field("source", dict), earlier.field("image", dict)
-        reading = ReadOptions.from_run(source, earlier.source_kind, earlier.label_table().names, image)
+        source, reading = earlier.field("source", dict), recorded_reading(earlier, earlier.label_table().names)
         return replace(
             reading, labels=source.get("labels"), labels_from_folders=bool(source.get("labels_from_folders"))
         )

@@ -36,9 +36,10 @@ from selfsort.runs.clusters import Clusters, find_again
 from selfsort.runs.folder import RunFolder, Thumbnails
 from selfsort.runs.outliers import OUTLIERS, marked, numbered
 from selfsort.runs.tree import save_tree
+from selfsort.runs.unstack import unstacked
 from selfsort.trust.outliers import Bools
 from selfsort.trust.verdict import Verdict, judge
-from selfsort.types import I64, U8, Clustering, Encoded, Images, Json, Method, Snapshot, State, Tunable
+from selfsort.types import I64, U8, Clustering, Encoded, Images, Inputs, Json, Method, Snapshot, State, Tunable
 
 resource: ModuleType | None
 try:
@@ -100,6 +101,8 @@ class FitRun:
     """What was asked for; where it was a range, learned features are asked for the number once more."""
     outliers: bool = False
     """Whether images that belong nowhere become a group of their own, once the method is done."""
+    stands_for: I64 | None = None
+    """(N,) which image stands for each while the method learns, where duplicates count once."""
     max_seconds: float | None = None
     save_interval: float = 2.0
     """Seconds between resume states; a kill loses at most this much work."""
@@ -189,10 +192,11 @@ class FitRun:
     def check(self) -> None:
         """Refuse what cannot work before anything is written."""
         fewest = min(2, self.config.n_clusters)  # one, where there is nothing to sort
-        if not fewest <= self.config.n_clusters <= len(self.images):
+        n_images = len(self.images) if self.stands_for is None else len(np.unique(self.stands_for))
+        if not fewest <= self.config.n_clusters <= n_images:
             raise invalid(
                 "n_clusters",
-                f"be between 2 and the number of images ({len(self.images)})",
+                f"be between 2 and the number of images ({n_images})",
                 self.config.n_clusters,
                 "Lower n_clusters or add images.",
             )
@@ -240,18 +244,25 @@ class FitRun:
         yield from snapshots
 
     def _snapshots(self, resume: State | None) -> Iterator[Snapshot]:
-        if self.encoded is None or self.method.train_on_features is None:
-            return train_improved(
-                finetuning(self.method) if isinstance(self.encoded, Tunable) else self.method,
-                self.images if self.encoded is None else self.encoded,
-                self.config,
-                self.improve,
-                device=self.device,
-                seed=self.seed,
-                resume=resume,
-            )
+        images: Inputs = self.images if self.encoded is None else self.encoded
+        if self.stands_for is None:
+            return self._train(images, resume)
+        kept, place = np.unique(self.stands_for, return_inverse=True)
+        return unstacked(self._train(images.subset(kept), resume), place)
+
+    def _train(self, images: Inputs, resume: State | None) -> Iterator[Snapshot]:
         train = self.method.train_on_features
-        return train(self.encoded.features, self.config, device=self.device, seed=self.seed, resume=resume)
+        if isinstance(images, Encoded) and train is not None:
+            return train(images.features, self.config, device=self.device, seed=self.seed, resume=resume)
+        return train_improved(
+            finetuning(self.method) if isinstance(images, Tunable) else self.method,
+            images,
+            self.config,
+            self.improve,
+            device=self.device,
+            seed=self.seed,
+            resume=resume,
+        )
 
     def _event(self, snapshot: Snapshot, elapsed: float) -> Json:
         n_current = int(snapshot.labels.max()) + 1
@@ -429,6 +440,7 @@ def run_config(fit: FitRun, choice: Choice, spec: ImageSpec, *, fingerprint: str
         "settings": fit.config.to_json(),
         **({"improve": fit.improve.to_json()} if fit.method.improvable is not None else {}),
         **({"outliers": True} if fit.outliers else {}),
+        **({} if fit.stands_for is None else {"stack_duplicates": True}),
         "seed": fit.seed,
         "recipe": {"name": choice.recipe.name, "reason": choice.reason, "source": choice.recipe.source},
         "image": spec.to_json(),

@@ -21,20 +21,24 @@ def written(folder: RunFolder, *, is_original: bool = False) -> bytes:
     return file.getvalue()
 
 
-def test_labels_of_the_method_are_those_of_the_run(tmp_path: Path) -> None:
+def test_labels_of_the_method_come_with_names_and_paths(tmp_path: Path) -> None:
     folder = corrected(tmp_path / "run")
-    assert written(folder) == (folder.path / "labels.csv").read_bytes()
+    lines = written(folder).decode().splitlines()
+    assert lines[:2] == ['"name","cluster","confidence","label","path"', '"a.png",0,0.9,"Cluster 0",""']
+    folder.write_json("ingest.json", {"kind": "folder"})
+    folder.config["source"] = {"path": "/photos"}
+    assert written(folder).decode().splitlines()[1] == '"a.png",0,0.9,"Cluster 0","/photos/a.png"'
 
 
 def test_corrected_labels_come_with_names_and_marks(tmp_path: Path) -> None:
     folder = corrected(tmp_path / "run", Rename(0, "=cats"), Move((1,), 0), Mark((0,), True))
     lines = written(folder).decode().splitlines()
     assert lines[:3] == [
-        '"name","cluster","label","is_wrong","original_cluster","original_confidence"',
-        '"a.png",0,"\'=cats",1,0,0.9',
-        '"b,c.png",0,"\'=cats",0,1,0.8',
+        '"name","cluster","label","is_wrong","original_cluster","original_confidence","path"',
+        '"a.png",0,"\'=cats",1,0,0.9,""',
+        '"b,c.png",0,"\'=cats",0,1,0.8,""',
     ]
-    assert written(folder, is_original=True) == (folder.path / "labels.csv").read_bytes()
+    assert written(folder, is_original=True).startswith(b'"name","cluster","confidence"')
 
 
 def test_predicted_labels_have_names_once_somebody_gave_some(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from tests.tiny_run import files_of
 
 from selfsort.data.options import ReadOptions
 from selfsort.errors import CannotWrite, InvalidInput
-from selfsort.runs.export.folders import export_folders, free_path, safe_name
+from selfsort.runs.export.folders import Mode, export_folders, free_place, safe_name
 from selfsort.runs.folder import RunFolder
 from selfsort.runs.launch import Request, launch
 
@@ -59,23 +59,22 @@ def test_a_long_name_is_cut_before_its_suffix(name: str, suffix: str) -> None:
     assert suffix in short
 
 
-def test_a_taken_path_gets_a_number(tmp_path: Path) -> None:
-    path = tmp_path / "a.png"
-    path.touch()
-    assert free_path(path).name == "a-2.png"
-    (tmp_path / "a-2.png").symlink_to("nowhere")
-    assert free_path(path).name == "a-3.png"
+def test_a_taken_place_gets_a_number() -> None:
+    taken: set[str] = set()
+    names = [Path("x", name) for name in ("a.png", "A.png", "a.png", "a-2.png")]
+    assert [free_place(name, taken).name for name in names] == ["a.png", "A-2.png", "a-3.png", "a-2-2.png"]
 
 
-@pytest.mark.parametrize("link", [False, True])
-def test_files_are_copied_or_linked_into_a_folder_per_cluster(photos: Path, tmp_path: Path, link: bool) -> None:
+@pytest.mark.parametrize("mode", ["copy", "hardlink", "symlink"])
+def test_files_are_copied_or_linked_into_a_folder_per_cluster(photos: Path, tmp_path: Path, mode: Mode) -> None:
     shutil.copy(next(photos.rglob("*.png")), photos)  # one name twice
     folder = fitted(photos, tmp_path)
     table = folder.label_table()
-    out = export_folders(folder, tmp_path / "sorted", link=link)
+    out = export_folders(folder, tmp_path / "sorted", mode=mode)
     placed = {path: path.read_bytes() for path in out.rglob("*.png")}
     assert len(placed) == len(table.names)
-    assert all(path.is_symlink() == link for path in placed)
+    assert all(path.is_symlink() == (mode == "symlink") for path in placed)
+    assert all((path.stat().st_nlink > 1) == (mode == "hardlink") for path in placed)
     for name, label in zip(table.names, table.labels, strict=True):
         stem = Path(name).stem
         same = [
@@ -94,8 +93,8 @@ def test_rows_of_an_array_become_png(npz: Path, tmp_path: Path) -> None:
     for name, label in zip(table.names, table.labels, strict=True):
         with Image.open(out / f"cluster-{label:02d}" / f"{name}.png") as picture:
             np.testing.assert_array_equal(np.asarray(picture), pixels[int(name), :, :, 0])
-    with pytest.raises(InvalidInput, match="--link needs images that are files"):
-        export_folders(folder, tmp_path / "linked", link=True)
+    with pytest.raises(InvalidInput, match="--mode symlink needs images that are files"):
+        export_folders(folder, tmp_path / "linked", mode="symlink")
 
 
 def test_an_existing_place_is_refused(photos: Path, tmp_path: Path) -> None:

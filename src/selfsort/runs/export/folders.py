@@ -8,20 +8,22 @@ import re
 import shutil
 import tempfile
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain, count
 from pathlib import Path
 from types import ModuleType
+from typing import Literal
 
 from PIL import Image
 
 from selfsort.data import Dataset
-from selfsort.data.options import ReadOptions
 from selfsort.errors import CannotWrite, InvalidInput, SelfsortError
 from selfsort.progress import track
+from selfsort.runs.export.move import can_move_to, is_interrupted, move_pictures
 from selfsort.runs.folder import LabelTable, RunFolder
 from selfsort.runs.labels import RunLabels, current_labels
+from selfsort.runs.moved import recorded_reading
 from selfsort.types import U8
 
 fcntl: ModuleType | None
@@ -29,6 +31,28 @@ try:
     import fcntl
 except ImportError:  # Windows
     fcntl = None
+
+Mode = Literal["copy", "hardlink", "symlink", "move"]
+
+
+def _hardlink(source: Path, target: Path) -> None:
+    try:
+        os.link(source, target)
+    except OSError as error:
+        if error.errno not in (errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP):
+            raise
+        raise InvalidInput(
+            f"{source} cannot be linked to {target.parent} ({error.strerror}). Expected both on one disk that has hard "
+            "links. Use --mode copy or symlink."
+        ) from error
+
+
+def _copy(source: Path, target: Path) -> None:
+    shutil.copyfile(source, target)
+
+
+PLACED: dict[Mode, Callable[[Path, Path], object]] = {"copy": _copy, "hardlink": _hardlink, "symlink": os.symlink}
+"""How a file gets its place in a new folder."""
 
 _SCRATCH = ".selfsort-export-"
 _naming = threading.Lock()
@@ -47,11 +71,11 @@ def export_folders(
     out: Path,
     labels: RunLabels | None = None,
     *,
-    link: bool = False,
+    mode: Mode = "copy",
     is_numbered: bool = False,
     above: Mapping[int, tuple[str, ...]] | None = None,
 ) -> Path:
-    """Put every image into a folder named after its cluster, as a copy or as a link.
+    """Put every image into a folder named after its cluster, as a copy, as a link, or itself.
 
     The tree is built under a temporary name and renamed when complete, so a failure leaves nothing behind.
 
@@ -59,22 +83,53 @@ def export_folders(
         folder: a finished run.
         out: the folder to make.
         labels: the clusters of its images; None for those of the run with all corrections.
-        link: make links instead of copies.
+        mode: what happens to files; those of an array are always written.
         is_numbered: add a number to a name that is taken, where it would be refused otherwise.
         above: names of the folders that a cluster's own lies in, if any.
 
     Returns:
         Where the tree is.
     """
+    labels = labels or current_labels(folder)
+    further = (out.with_name(f"{out.name}-{number}") for number in count(2))
+    candidates = chain([out], further if is_numbered else ())
+    if mode == "move":
+        out = next((place for place in candidates if can_move_to(folder, place)), out)
+        if is_interrupted(folder, out):
+            return move_pictures(folder, out, (), (), ())  # as it was planned
+        is_taken = not can_move_to(folder, out)
+    else:
+        is_taken = os.path.lexists(out) and not is_numbered
+    if is_taken:
+        raise _exists(out)
+    dataset = read_images_of(folder, labels.table)
+    if mode != "copy" and dataset.paths is None:
+        raise InvalidInput(
+            f"--mode {mode} needs images that are files, and this run's came from an array. Expected --mode copy. "
+            "Leave it out."
+        )
+    if mode == "move" and dataset.paths is not None:
+        places = planned_places(labels, _names(dataset.paths), above)
+        return move_pictures(folder, out, dataset.paths, labels.table.names, places)
+    return build_beside(
+        out, lambda tree: build_folders(tree, labels, dataset, mode=mode, above=above), is_numbered=is_numbered
+    )
+
+
+def build_beside(out: Path, build: Callable[[Path], None], *, is_numbered: bool) -> Path:
+    """Fill a folder under a temporary name and put it in its place when it is complete.
+
+    Args:
+        out: the place.
+        build: fills a folder that it makes.
+        is_numbered: add a number to a name that is taken, where it would be refused otherwise.
+    """
     if os.path.lexists(out) and not is_numbered:
         raise _exists(out)
-    labels = labels or current_labels(folder)
-    dataset = read_images_of(folder, labels.table)
-    if link and dataset.paths is None:
-        raise InvalidInput("--link needs images that are files, and this run's came from an array. Leave --link out.")
     further = (out.with_name(f"{out.name}-{number}") for number in count(2))
     with scratch_in(out.parent) as scratch:
-        build_folders(scratch / "tree", labels, dataset, link=link, above=above)
+        (scratch / "tree").mkdir()
+        build(scratch / "tree")
         place = put(scratch / "tree", chain([out], further if is_numbered else ()))
     if place is None:
         raise _exists(out)
@@ -118,8 +173,7 @@ def put(made: Path, places: Iterable[Path]) -> Path | None:
 
 def read_images_of(folder: RunFolder, table: LabelTable) -> Dataset:
     """Read the images of a run from its source again; others than the run's are refused."""
-    source, image = folder.field("source", dict), folder.field("image", dict)
-    reading = ReadOptions.from_run(source, folder.source_kind, table.names, image)
+    reading = recorded_reading(folder, table.names)
     dataset = reading.read(min_images=1)
     # Files are known by their names; rows of an array have only their pixels to be known by.
     is_other = dataset.paths is None and dataset.fingerprint != folder.field("fingerprint", str)
@@ -136,33 +190,61 @@ def build_folders(
     labels: RunLabels,
     dataset: Dataset,
     *,
-    link: bool = False,
+    mode: Mode = "copy",
     above: Mapping[int, tuple[str, ...]] | None = None,
 ) -> None:
     """Sort images into a new folder; those that came out of an array file are written as PNG.
-
-    Images marked wrong go into a folder of their own.
 
     Args:
         tree: the folder to make.
         labels: the clusters of the images.
         dataset: the images, in the order of the labels.
-        link: make links instead of copies.
+        mode: copy, hardlink or symlink.
+        above: names of the folders that a cluster's own lies in, if any.
+    """
+    put_file = PLACED[mode]
+    names = [f"{name}.png" for name in labels.table.names] if dataset.paths is None else _names(dataset.paths)
+    places = planned_places(labels, names, above)
+    for row, place in track(enumerate(places), "exporting", len(places)):
+        (tree / place).parent.mkdir(parents=True, exist_ok=True)
+        if dataset.paths is None:
+            save_png(dataset.images.pixels[row], tree / place)
+        else:
+            put_file(dataset.paths[row], tree / place)
+
+
+def _names(paths: Sequence[Path]) -> list[str]:
+    return [path.name for path in paths]
+
+
+def planned_places(
+    labels: RunLabels, names: Sequence[str], above: Mapping[int, tuple[str, ...]] | None = None
+) -> list[Path]:
+    """Return where each image goes; those marked wrong have a folder of their own, and no two go to one place.
+
+    Args:
+        labels: the clusters of the images.
+        names: of the files, one for each image.
         above: names of the folders that a cluster's own lies in, if any.
     """
     titles = {cluster: Path(title) for cluster, title in folder_titles(labels).items()}
     if above:
         titles = {cluster: Path(*above.get(cluster, ()), title) for cluster, title in titles.items()}
         titles[_WRONG] = Path(WRONG_TITLE)  # beside the groups, none of which is called so
-    place: Callable[[Path, Path], object] = os.symlink if link else shutil.copyfile
-    rows = enumerate(zip(labels.table.names, labels.table.labels.tolist(), labels.is_wrong.tolist(), strict=True))
-    for row, (name, cluster, is_wrong) in track(rows, "exporting", len(labels.table.names)):
-        inside = tree / titles[_WRONG if is_wrong else cluster]
-        inside.mkdir(parents=True, exist_ok=True)
-        if dataset.paths is None:
-            save_png(dataset.images.pixels[row], free_path(inside / f"{safe_name(name)}.png"))
-        else:
-            place(dataset.paths[row], free_path(inside / safe_name(dataset.paths[row].name)))
+    taken: set[str] = set()
+    found = []
+    for name, cluster, is_wrong in zip(names, labels.table.labels.tolist(), labels.is_wrong.tolist(), strict=True):
+        found.append(free_place(titles[_WRONG if is_wrong else cluster] / safe_name(name), taken))
+    return found
+
+
+def free_place(path: Path, taken: set[str]) -> Path:
+    """Number a place that is taken: files of one name may come from several folders, or differ in capitals alone."""
+    candidate, number = path, 2
+    while str(candidate).casefold() in taken:
+        candidate, number = path.with_name(f"{path.stem}-{number}{path.suffix}"), number + 1
+    taken.add(str(candidate).casefold())
+    return candidate
 
 
 def folder_titles(labels: RunLabels) -> dict[int, str]:

@@ -1,0 +1,1 @@
+"""Stacks: the same picture twice. Copies, other versions of it, and bursts."""
