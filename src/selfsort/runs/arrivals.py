@@ -1,9 +1,9 @@
 """Where new pictures belong: in a group of the run, aside, or in a group of their own.
 
 The nearest pictures of the run vote. A new one that is much farther from its group than is usual there fits nowhere;
-so does one that is rather far and whose nearest are nearly all new as well. Of these, those that are nearer to each other
-than to the run, and enough, are proposed as a new group. One on which the vote is divided is doubtful. What fits nowhere
-and what is doubtful is put aside, as outliers are.
+so does one that is rather far and whose nearest are nearly all new as well. Of these, those that are nearer to each
+other than to the run, and enough, are proposed as a new group. One on which the vote is divided is doubtful. What fits
+nowhere and what is doubtful is put aside, as outliers are.
 
 Shape letters: N pictures of the run, M new ones, D features, K clusters.
 """
