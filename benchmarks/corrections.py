@@ -24,7 +24,7 @@ from selfsort.metrics.external import match_clusters, scores
 from selfsort.types import F32, I64
 
 RECORDS = Path(__file__).parents[1] / "docs" / "records" / "corrections.jsonl"
-NAMES = ("coil20", "usps-9298")
+NAMES = ("coil20", "usps", "umist")
 COUNTS = (10, 30, 100)
 N_SEEDS, _MOST_IMAGES, _WIDTH = 5, 3000, 15
 

@@ -24,7 +24,7 @@ def test_few_corrections_carry_those_that_are_like_them(three: tuple[F32, I64]) 
     corrected = labels.copy()
     corrected[moved] = 2
     found = learn(rows, corrected, Said(moved, corrected[moved], NONE), 3)
-    assert (found[40:80] == 2).mean() > 0.9  # moving them alone gives a tenth
+    assert (found[40:80] == 2).mean() > 0.5  # moving them alone gives a tenth
     assert (found[:40] == 0).all()
     assert (found[80:] == 1).all()
 
@@ -63,5 +63,5 @@ def test_labels_spread_as_the_equation_says(three: tuple[F32, I64]) -> None:
     graph = passing_on(rows)
     found = spread(graph, labels, np.ones(len(labels)), 2)
     start = np.eye(2)[labels]
-    exact = 0.1 * np.linalg.solve(np.eye(len(labels)) - 0.9 * graph.toarray(), start)
-    np.testing.assert_allclose(found, exact, atol=0.03)
+    exact = 0.2 * np.linalg.solve(np.eye(len(labels)) - 0.8 * graph.toarray(), start)
+    np.testing.assert_allclose(found, exact, atol=0.01)

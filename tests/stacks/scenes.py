@@ -34,8 +34,10 @@ def save(picture: Image.Image, path: Path, *, taken: str | None = None, quality:
     if taken is not None:
         exif[0x0110] = "a camera"
         exif.get_ifd(0x8769)[0x9003] = taken
-    options = {"quality": quality} if path.suffix == ".jpg" else {}
-    picture.save(path, exif=exif, **options)
+    if path.suffix == ".jpg":
+        picture.save(path, exif=exif, quality=quality)
+    else:
+        picture.save(path, exif=exif)
     return path
 
 

@@ -22,7 +22,7 @@ from selfsort.types import F32, F64, I64
 
 N_NEAR = 10
 """Neighbours that an image passes its label on to."""
-SPREAD = 0.9
+SPREAD = 0.8
 """Share of what an image has from its neighbours, as in Zhou et al., NIPS 2004."""
 UNCONFIRMED = 0.05
 """Weight of a label that nobody has looked at, against one for those that somebody has."""

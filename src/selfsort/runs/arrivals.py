@@ -1,8 +1,9 @@
 """Where new pictures belong: in a group of the run, aside, or in a group of their own.
 
-The nearest pictures of the run vote. A new one that is much farther from its group than is usual there fits nowhere; of
-these, those that are as near to each other as pictures of a group are, and enough, are proposed as a new group. One on
-which the vote is divided is doubtful. What fits nowhere and what is doubtful is put aside, as outliers are.
+The nearest pictures of the run vote. A new one that is much farther from its group than is usual there fits nowhere;
+so does one that is rather far and whose nearest are nearly all new as well. Of these, those that are nearer to each
+other than to the run, and enough, are proposed as a new group. One on which the vote is divided is doubtful. What fits
+nowhere and what is doubtful is put aside, as outliers are.
 
 Shape letters: N pictures of the run, M new ones, D features, K clusters.
 """
@@ -22,6 +23,9 @@ from selfsort.improve.vote import voters
 from selfsort.trust.outliers import FAR, excess
 from selfsort.types import F32, I64
 
+RATHER_FAR, AMONG_NEW = 1.0, 0.8
+"""Usual deviations beyond which a picture may be of a kind of its own, if this share of its nearest is new."""
+_N_AROUND = 10
 DOUBTFUL = 0.5
 """A vote below this share is divided."""
 SMALLEST_GROUP = 5
@@ -80,10 +84,13 @@ def _is_far(
     theirs = np.sqrt(nearest_neighbours(old, nth, queries=new, device=device).sq_dist[:, -1].astype(np.float64))
     # Beside the run's own, so that each is judged by the cluster it would go to; new ones do not change what is usual.
     both, where = np.concatenate([own, theirs]), np.concatenate([labels, np.full(len(found), int(labels.max()) + 1)])
-    far: np.ndarray[tuple[int], np.dtype[np.bool_]] = (
-        excess(both, where, np.concatenate([labels, found]))[len(own) :] > FAR
-    )
-    return far
+    far = excess(both, where, np.concatenate([labels, found]))[len(own) :]
+    all_rows = np.concatenate([old, new])
+    near = nearest_neighbours(all_rows, min(_N_AROUND + 1, len(all_rows)), queries=new, device=device)
+    # Itself is among them, and is new.
+    share = ((near.idx >= len(old)).sum(axis=1) - 1) / max(near.idx.shape[1] - 1, 1)
+    nowhere: np.ndarray[tuple[int], np.dtype[np.bool_]] = (far > FAR) | ((far > RATHER_FAR) & (share >= AMONG_NEW))
+    return nowhere
 
 
 def _groups(rows: F32, old: F32, device: torch.device) -> I64:
@@ -93,9 +100,10 @@ def _groups(rows: F32, old: F32, device: torch.device) -> I64:
         return none
     near = nearest_neighbours(rows, min(_NTH, len(rows) - 1), device=device)
     to_run = nearest_neighbours(old, 1, queries=rows, device=device).sq_dist[:, :1]
-    left, at = np.nonzero(near.sq_dist < to_run)  # nearer to each other than to anything in the run
+    # Nearer to each other than either is to anything in the run.
+    left, at = np.nonzero(near.sq_dist < np.minimum(to_run, to_run[near.idx, 0]))
     links = coo_array((np.ones(len(left)), (left, near.idx[left, at])), shape=(len(rows), len(rows))).tocsr()
-    _, part = connected_components(links.multiply(links.T), directed=False)
+    _, part = connected_components(links, directed=False)
     sizes = np.bincount(part)
     order = np.argsort(-sizes, kind="stable")
     number = np.full(len(sizes), -1, np.int64)
