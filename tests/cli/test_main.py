@@ -20,16 +20,19 @@ from selfsort.runs import launch as session
 FROZEN = {
     "sort": "SOURCE --out --no-browser --no-page",
     "fit": """SOURCE --clusters --method --recipe --set --seed --size --fit --gray/--color --where --labels
-        --labels-from-folders --encoder --features --outliers --self-label --start-from --max-bad --memory --device
-        --out --cache/--no-cache --resume --max-minutes --json""",
+        --labels-from-folders --encoder --features --outliers --stack-duplicates --self-label --start-from --max-bad
+        --memory --device --out --cache/--no-cache --resume --max-minutes --json""",
     "refine": """RUNS --stage --recipe --set --seed --labels --labels-from-folders --encoder --device --out
         --max-minutes --json""",
     "cut": "RUN --clusters --out --json",
     "predict": "RUN SOURCE --to --out --where --labels --max-bad --encoder --device --original --replace --json",
+    "update": "RUN SOURCE --out --max-bad --encoder --device --json",
+    "duplicates": "SOURCE --out --encoder --max-bad --device --json",
     "score": "RUN --labels --original --json",
     "report": "RUNS --out --figures --original",
     "explore": "RUN --port --no-browser",
-    "export": "RUN --to --out --link --levels --source --original --replace",
+    "export": "RUN --to --out --mode --link --levels --source --original --replace",
+    "undo": "EXPORT --json",
     "methods": "NAME --json",
     "encoders": "--json",
     "doctor": "--json",
@@ -110,7 +113,7 @@ class TestRefusals:
 
 
 def test_the_public_names_and_no_others() -> None:
-    assert set(package.__all__) == {"ImageClusterer", "__version__", "load"}
+    assert set(package.__all__) == {"ImageClusterer", "__version__", "duplicates", "load"}
     assert all(hasattr(package, name) for name in package.__all__)
     with pytest.raises(AttributeError, match="has no attribute 'fit'"):
         _ = package.fit

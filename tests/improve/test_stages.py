@@ -19,6 +19,7 @@ def test_a_near_miss_is_named() -> None:
 
 def test_what_else_can_follow_a_run_is_named_too() -> None:
     with pytest.raises(
-        InvalidInput, match=r"be one of self-label, cut, consensus, update, corrections, teach; got 'teech'\. Did you mean teach\?"
+        InvalidInput,
+        match=r"be one of self-label, cut, consensus, update, corrections, teach; got 'teech'\. Did you mean teach\?",
     ):
         find_stage("teech", ["teach"])

@@ -80,7 +80,7 @@ class TestStart:
         assert folder.config["seed"] == 7
         assert folder.config["source"]["path"] == str(npz)
         assert folder.config["recipe"]["reason"].startswith("chosen")
-        assert ready.recipe.startswith("default (chosen")
+        assert ready.recipe.startswith("default, chosen")
         assert folder.read_json("ingest.json")["read"] == 18
         truth = folder.truth()
         assert truth is not None
