@@ -61,9 +61,9 @@ def measured(found: Duplicates, truth: dict[str, dict[str, str]]) -> Iterator[di
     for name in names:
         by_picture.setdefault(truth[name]["picture"], []).append(name)
     for members in by_picture.values():
-        for one, other in combinations(members, 2):
-            notes = {truth[one]["note"], truth[other]["note"]}
-            is_together = one in stack_of and stack_of[one] == stack_of.get(other)
+        for name, again in combinations(members, 2):
+            notes = {truth[name]["note"], truth[again]["note"]}
+            is_together = name in stack_of and stack_of[name] == stack_of.get(again)
             for kind in {"burst"} if "burst" in notes else notes - {""}:
                 true[kind] += 1
                 recalled[kind] += is_together

@@ -22,7 +22,7 @@ def picture(tags: dict[int, object], gps: dict[int, object] | None = None, form:
 
 @pytest.mark.parametrize("form", ["JPEG", "PNG", "WEBP"])
 def test_time_and_place(form: str) -> None:
-    gps = {1: "N", 2: (48.0, 30.0, 0.0), 3: "W", 4: (2.0, 15.0, 0.0)}
+    gps: dict[int, object] = {1: "N", 2: (48.0, 30.0, 0.0), 3: "W", 4: (2.0, 15.0, 0.0)}
     shot = read_shot(picture({0x9003: "1970:01:01 00:01:00", 0x9291: "5"}, gps, form))
     assert shot.taken == 60.5
     assert shot.place == (48.5, -2.25)

@@ -69,7 +69,8 @@ def _seconds(text: Any, fraction: Any) -> float | None:
     if found is None:
         return None
     try:
-        whole = datetime(*map(int, found.groups()), tzinfo=UTC).timestamp()  # type: ignore[arg-type]
+        year, month, day, hour, minute, second = map(int, found.groups())
+        whole = datetime(year, month, day, hour, minute, second, tzinfo=UTC).timestamp()
     except ValueError:  # cameras whose clock was never set write zeros
         return None
     digits = str(fraction).strip("\0 ")

@@ -98,5 +98,5 @@ def said_by(edits: list[Edit], current: RunLabels) -> Said:
             case _:
                 pass
     wrong = np.flatnonzero(current.is_wrong)
-    rows = np.array(sorted(confirmed - set(wrong.tolist())), np.int64)
-    return Said(rows, current.table.labels[rows], wrong)
+    decided = np.array(sorted(confirmed - set(wrong.tolist())), np.int64)
+    return Said(decided, current.table.labels[decided], wrong)

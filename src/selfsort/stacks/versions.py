@@ -62,7 +62,8 @@ def find_versions(traits: Traits) -> Pairs:
         ]
     )
     found = first[pairs[agreement >= ALIKE]]
-    return found[_same_shape(traits, found) & _same_colour(traits, found)]
+    verified: Pairs = found[_same_shape(traits, found) & _same_colour(traits, found)]
+    return verified
 
 
 def distinct_rows(traits: Traits) -> I64:
@@ -90,7 +91,8 @@ def codes(gray: npt.NDArray[np.uint8]) -> F32:
     found: F32 = dctn(gray.astype(np.float32), axes=(1, 2), norm="ortho")[:, :_CODE_SIDE, :_CODE_SIDE]
     frequency = np.hypot(*np.mgrid[:_CODE_SIDE, :_CODE_SIDE]).astype(np.float32)
     rows: F32 = (found * frequency).reshape(len(gray), -1)
-    return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-6)
+    unit: F32 = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-6)
+    return unit
 
 
 def _same_shape(traits: Traits, pairs: Pairs) -> npt.NDArray[np.bool_]:

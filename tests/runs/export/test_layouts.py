@@ -115,9 +115,7 @@ def test_sidecars(run: RunFolder) -> None:
     kept = [name for name, wrong in zip(labels.table.names, labels.is_wrong, strict=True) if not wrong]
     assert found == {f"{name}.xmp" for name in kept}
     texts = [ET.parse(tree / f"{name}.xmp").getroot() for name in kept]
-    words = [
-        root.find(".//{http://purl.org/dc/elements/1.1/}subject").find(".//*[.='cats & -dogs-']") for root in texts
-    ]  # type: ignore[union-attr]
+    words = [root.find(".//{http://purl.org/dc/elements/1.1/}subject//*[.='cats & -dogs-']") for root in texts]
     assert sum(word is not None for word in words) == int(
         (labels.table.labels[~labels.is_wrong] == labels.table.labels[0]).sum()
     )
