@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check
 # Wheels only: building a source archive would fetch build tools that have no hash here.
 LOCKED := --require-hashes --only-binary :all: --no-deps
-EXTRAS := dev approx umap explore onnx hf heic datasets pretrained
+EXTRAS := dev approx umap tsne explore onnx hf heic datasets hdf5 handcrafted pretrained
 # Not in the lock: torch, and what only a Python inside a browser needs.
 OMIT := torch httpx2-jsfetch
 SUPPLY := $(VENV)-supply

@@ -31,11 +31,14 @@ COPYLEFT = {
 }
 PERMISSIVE = {
     "libXau",
+    "libaec",
     "libavif",
     "libbrotlicommon",
     "libbrotlidec",
     "libfreetype",
     "libharfbuzz",
+    "libhdf5",
+    "libhdf5_hl",
     "libjpeg",
     "liblcms2",
     "liblzma",
@@ -45,6 +48,7 @@ PERMISSIVE = {
     "libscipy_openblas",
     "libscipy_openblas64_",
     "libsharpyuv",
+    "libsz",
     "libtiff",
     "libwebp",
     "libwebpdemux",
