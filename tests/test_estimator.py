@@ -242,7 +242,7 @@ class TestPython:
         return ImageClusterer("kmeans", n_clusters=3, encoder="none").fit(shapes(6, size=12, n_classes=3)[0].pixels)
 
     def test_the_public_names(self) -> None:
-        assert dir(selfsort) == ["ImageClusterer", "__version__", "load"]
+        assert dir(selfsort) == ["ImageClusterer", "__version__", "duplicates", "load"]
 
     def test_errors_name_arguments(self, pixels: Any) -> None:
         with pytest.raises(InvalidInput, match=r"^method must be auto or one of"):
@@ -294,3 +294,12 @@ class TestPython:
                 exec(compile(ast.Module([last], []), "cell", "exec"), names)
         assert sum(hasattr(value, "_repr_html_") for value in shown) >= 1
         assert Path("report.html").exists()
+
+
+def test_what_was_chosen_is_no_warning(recwarn: pytest.WarningsRecorder, capsys: pytest.CaptureFixture[str]) -> None:
+    pixels = shapes(20, size=12, n_classes=3)[0].pixels
+    model = ImageClusterer("kmeans", encoder="none", verbose=True).fit(pixels)
+    assert model.get_params()["n_clusters"] == "auto"
+    assert not [one for one in recwarn if issubclass(one.category, FutureWarning)]
+    assert model.notes_
+    assert model.notes_[0] in capsys.readouterr().err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -67,6 +68,7 @@ class ImageClusterer(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         labels_: (N,) int64 cluster of each training image; -1 for outliers, if they were asked for.
         soft_: (N, K) soft assignments of the training images.
         features_: (N, D) features of the training images.
+        notes_: sentences about what was chosen for these images, such as an encoder or a number of clusters.
         warnings_: sentences about what went wrong, such as fewer clusters than asked for.
         verdict_: how far to trust it, in words; empty for runs of earlier versions.
 
@@ -91,7 +93,7 @@ class ImageClusterer(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     def __init__(
         self,
         method: str = DEFAULT_METHOD,
-        n_clusters: int | str = 8,
+        n_clusters: int | str = "auto",
         *,
         seed: int = 0,
         settings: Mapping[str, Any] | None = None,
@@ -141,8 +143,11 @@ class ImageClusterer(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             device=self.device,
         )
         launched = launch(request)
-        for note in launched.notes:
+        for note in launched.renamed:
             warnings.warn(note, FutureWarning, stacklevel=4)
+        self.notes_ = [note for note in launched.notes if note not in launched.renamed]
+        if self.verbose:
+            print(*self.notes_, sep="\n", end="\n" if self.notes_ else "", file=sys.stderr)
         outcome = launched.fit.run()
         found = replace(outcome.clustering, labels=outcome.labels)
         self._show(found, launched.dataset.spec, outcome.warnings)

@@ -118,6 +118,8 @@ class Launched:
     """What config.json says of it."""
     notes: tuple[str, ...] = ()
     """What the user should know before it starts."""
+    renamed: tuple[str, ...] = ()
+    """Those of them that say which settings have another name today."""
     embedded: Mapping[str, RunFolder] = field(default_factory=dict)
     """Runs that it is made from, by the folder inside it that holds their models."""
     encoder: FittedEncoder | None = None
@@ -177,7 +179,8 @@ def launch(request: Request) -> Launched:
     if is_open:
         _refuse_settings_of_methods(request)
     kind = METHODS[BEFORE_CHOICE] if is_open else _kind_of(request)
-    settings, notes = _settings_of(kind, request.settings)
+    settings, renamed = _settings_of(kind, request.settings)
+    notes = renamed
     if "n_clusters" in settings:
         raise InvalidInput("--set n_clusters says twice how many clusters to find. Expected it once. Use --clusters.")
     if isinstance(kind, Method) and kind.check is not None:
@@ -275,7 +278,7 @@ def launch(request: Request) -> Launched:
         for i, run in enumerate(request.others, start=2):
             described |= {other_name(i): str(run.path)}
             embedded[other_name(i)] = run
-    launched = Launched(fit, dataset, described, notes, embedded, encoder, stacks)
+    launched = Launched(fit, dataset, described, notes, renamed, embedded, encoder, stacks)
     if isinstance(request.source, ReadOptions):
         named = replace(request, method=kind.name) if is_open else request
         fit.folder = _opened_by_all(lambda: _create(launched, request.out or free_name(named)))
