@@ -397,6 +397,8 @@ class Stage:
     restore: RestoreStage
     is_inductive: bool
     is_shareable: bool = False
+    made_by: str = ""
+    """The command that makes it where it needs more of a run folder than its model."""
     takes_several: bool = False
     """True if it makes one clustering of several runs."""
 

@@ -191,7 +191,7 @@ class TestFit:
     def test_unreadable_files_are_counted(self, selfsort: Command, photos: Path) -> None:
         (photos / "broken.jpg").write_bytes(b"not a picture")
         done = selfsort("fit", photos, "--clusters", 3, "--method", "kmeans", "--max-bad", "0.5", "--out", "run")
-        assert "18 images (1 unreadable skipped, see ingest.json)" in done.out
+        assert "18 images into 3 clusters; 1 file could not be read (see ingest.json)" in done.out
         assert_refused(selfsort("fit", photos, "--clusters", 3, "--max-bad", "0"), "broken.jpg")
 
     def test_features_of_another_run(self, selfsort: Command, npz: Path) -> None:
@@ -226,7 +226,7 @@ def test_demo(selfsort: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("selfsort.cli.demo.write_digits", write_some)  # all 1,797 are for `make demo`
     done = selfsort("demo", "--out", "demo")
     assert (done.code, done.err) == (0, "")
-    assert "80 images, 10 clusters" in done.out
+    assert "80 images into 10 clusters" in done.out
     assert "ACC 0." in done.out
     assert done.out.endswith("images: digits.npz\nreport: demo/report.html\n")
     assert Path("demo/report.html").exists()

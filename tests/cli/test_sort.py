@@ -80,4 +80,4 @@ def test_the_page_is_there_at_once_and_editable_at_the_end(sorting: subprocess.P
     while not sorting.stdout.readline().startswith("Next: "):
         assert time.monotonic() < deadline
     sorting.send_signal(signal.SIGINT)
-    assert sorting.wait(timeout=30) == 0
+    assert sorting.wait(timeout=120) == 0

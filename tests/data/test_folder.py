@@ -168,7 +168,7 @@ def test_too_few_pictures(tmp_path: Path, n: int) -> None:
     save_many(tmp_path, n)
     (tmp_path / "readme.md").touch()
     with pytest.raises(
-        InvalidInput, match="hold pictures; got 1 .md" if n == 0 else "at least 2 readable images; got 1"
+        InvalidInput, match="hold pictures; got 1 document" if n == 0 else "at least 2 readable images; got 1"
     ):
         read_source(tmp_path)
     if n:

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 import torch
+from tests.conftest import Command
 
-from selfsort.errors import InvalidInput
+from selfsort.data.synthetic import shapes
 from selfsort.improve.vote import CORRECTIONS, UPDATE, VoteConfig, voters
 from selfsort.types import Assignment, FinishedRun
 
@@ -31,14 +32,11 @@ def test_the_nearest_vote_and_outliers_have_no_say() -> None:
     assert model.apply([[1.0, 1.0]], "other").features.tolist() == [[2, 2]]
 
 
-def test_there_is_nothing_to_train() -> None:
-    with pytest.raises(InvalidInput, match="--stage corrections"):
-        next(
-            CORRECTIONS.train(
-                FinishedRun("any", Inner()),
-                None,
-                VoteConfig.from_json({"n_clusters": 3}),
-                device=torch.device("cpu"),
-                seed=0,
-            )
-        )
+def test_each_says_which_command_makes_it(selfsort: Command, tmp_path: Path) -> None:
+    images, _ = shapes(6, size=8, seed=0, n_classes=3)
+    np.savez(tmp_path / "some.npz", images=images.pixels)
+    assert selfsort("fit", tmp_path / "some.npz", "--clusters", 3, "--method", "kmeans", "--out", "run").code == 0
+    done = selfsort("refine", "run", "--stage", "update")
+    assert done.code == 2
+    assert "Expected selfsort update RUN SOURCE" in done.err
+    assert CORRECTIONS.made_by == "selfsort refine RUN --stage corrections"

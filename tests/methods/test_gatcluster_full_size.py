@@ -42,7 +42,14 @@ class TestFullSize:
     """The recipes for an accelerator: layer by layer, weight by weight, and one step of learning each."""
 
     def test_none_is_forgotten(self) -> None:
-        assert {recipe.name for recipe in recipes_of("gatcluster")} == {*PUBLISHED, "cpu", "cpu-photos", "features"}
+        assert {recipe.name for recipe in recipes_of("gatcluster")} == {
+            *PUBLISHED,
+            "cpu",
+            "cpu-photos",
+            "features",
+            "paper",
+            "code",
+        }
 
     @pytest.mark.parametrize("name", PUBLISHED)
     def test_layers_map_and_number_of_parameters(self, name: str) -> None:

@@ -15,9 +15,10 @@ import torch
 
 from selfsort.classic.method import N_VOTERS, VoteModel, vote_state
 from selfsort.config import Config
-from selfsort.errors import InvalidInput
 from selfsort.graph.knn import nearest_neighbours
-from selfsort.types import F32, I64, Assignment, FinishedRun, Inputs, Model, Snapshot, Stage, State
+from selfsort.types import F32, I64, Assignment, Clustering, FinishedRun, Inputs, Model, Snapshot, Stage, State
+
+_BLOCK = 4096
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,12 +57,12 @@ def train(
     seed: int,
     resume: State | None = None,
 ) -> Iterator[Snapshot]:
-    """Refuse: such a run is made from a run folder, which a stage does not see."""
-    raise InvalidInput(
-        "this needs what a person has corrected in a run folder. Expected selfsort refine RUN --stage corrections or "
-        "selfsort update RUN SOURCE. Use one of them."
-    )
-    yield
+    """Let the run's own labels vote; what a person said and new pictures come from the folder (`runs.derive`)."""
+    parts = [run.model.apply(images.subset(slice(i, i + _BLOCK))) for i in range(0, len(images), _BLOCK)]
+    features, labels = (np.concatenate(some) for some in zip(*((p.features, p.labels) for p in parts), strict=True))
+    state = voters(features, labels, config.n_clusters)
+    soft = VoteModel(state, device).assign(features)
+    yield Snapshot(1, 1, labels, {}, State, Clustering(labels, soft, features, state))
 
 
 def restore(run: FinishedRun, config: VoteConfig, state: State, *, device: torch.device) -> VotedModel:
@@ -70,8 +71,22 @@ def restore(run: FinishedRun, config: VoteConfig, state: State, *, device: torch
 
 
 UPDATE = Stage(
-    "update", "new pictures join the groups of a run", "ours", VoteConfig, train, restore, is_inductive=False
+    "update",
+    "new pictures join the groups of a run",
+    "ours",
+    VoteConfig,
+    train,
+    restore,
+    is_inductive=False,
+    made_by="selfsort update RUN SOURCE",
 )
 CORRECTIONS = Stage(
-    "corrections", "learn from what a person has put right", "ours", VoteConfig, train, restore, is_inductive=False
+    "corrections",
+    "learn from what a person has put right",
+    "ours",
+    VoteConfig,
+    train,
+    restore,
+    is_inductive=False,
+    made_by="selfsort refine RUN --stage corrections",
 )

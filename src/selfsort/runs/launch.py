@@ -406,6 +406,8 @@ def _kind_of(request: Request) -> Method | Stage:
     # Generated, because finding them loads every method of ours.
     others = (name for name in OWN if METHODS[name].train_after is not None)
     stage = find_stage(name, others)
+    if stage.made_by:
+        raise InvalidInput(f"{name} is made from a run folder, not by training. Expected {stage.made_by}. Use that.")
     _refuse_others(stage, request)
     if request.stage is None or request.start_from is None:
         raise InvalidInput(
