@@ -36,6 +36,8 @@ CPU = torch.device("cpu")
 STAGE_1: dict[str, Any] = {"n_clusters": 4, "ae_epochs": 4, "batch_size": 16, "n_restarts": 3}
 QUICK_FCAE = FCAEConfig(**STAGE_1)
 QUICK = DBCConfig(**STAGE_1, epochs=3, stop=0.0)
+WHITENED: dict[str, Any] = {"before_relu": True, "whiten": True}
+QUICK_WHITENED = replace(QUICK, **WHITENED, freeze_bn=False, decay="constant", target_steps=3)
 QUICK_DEC = DECConfig(**STAGE_1, epochs=3, stop=0.0)
 SIZES: tuple[Literal["boosted", "soft", "constant"], ...] = ("boosted", "soft", "constant")
 
@@ -74,6 +76,8 @@ class TestSettings:
             ({"stop": -0.1}, "stop must be at least 0"),
             ({"rotate": -1.0}, "rotate must be at least 0"),
             ({"still_share": 1.5}, "still_share must be between 0 and 1"),
+            ({"target_steps": -1}, "target_steps must be at least 0"),
+            ({"decay": "linear"}, "decay must be cosine or constant; got 'linear'"),
             ({"zoom": 1.0}, "zoom must be at least 0 and below 1"),
             ({"ae_epochs": -1}, "ae_epochs must be at least 0"),
             ({"n_j": "sum"}, "n_j must be boosted or soft or constant; got 'sum'"),
@@ -295,6 +299,7 @@ class TestTraining:
             {"rotate": 5.0, "translate": 0.05},
             {"rotate": 5.0, "translate": 0.05, "zoom": 0.05, "restore": True, "still_share": 0.4},
             {"arch": "usps", "v": 2.0},
+            {"before_relu": True},
         ],
         ids=str,
     )
@@ -340,6 +345,84 @@ class TestTraining:
     def test_random_initialisation_has_no_first_stage(self, pictures: Images) -> None:
         first, *_ = snapshots(pictures, replace(QUICK, ae_init="random"))
         assert first.event["phase"] == "k-means"
+
+
+class TestWhitening:
+    @pytest.mark.parametrize("other", [{"arch": "dense"}, {"rec_weight": 0.1}, {"before_relu": False}], ids=str)
+    def test_it_goes_with_other_settings(self, pictures: Images, other: dict[str, Any]) -> None:
+        found = result_of(pictures, replace(QUICK_WHITENED, **other))
+        assert "encoder.whitening.matrix_DD" in found.model.arrays
+        assert np.isfinite(found.features).all()
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def taken(cls, pictures: Images) -> list[tuple[Snapshot, State]]:
+        return [(snapshot, snapshot.state()) for snapshot in snapshots(pictures, QUICK_WHITENED)]
+
+    def test_k_means_sees_whitened_features(self, taken: list[tuple[Snapshot, State]]) -> None:
+        placed = next(snapshot for snapshot, _ in taken if snapshot.event["phase"] == "k-means")
+        n_kept = int(placed.event["whitened_features"])
+        assert 4 < n_kept < 60  # of 60 images, which span 59 directions
+        found = placed.history["features"].astype(np.float64)
+        identity = np.diag([1.0] * n_kept + [0.0] * (160 - n_kept))
+        np.testing.assert_allclose(np.cov(found, rowvar=False, bias=True), identity, atol=2e-3)
+
+    def test_stage_one_does_not_notice(self, pictures: Images, taken: list[tuple[Snapshot, State]]) -> None:
+        plain = [s.event["reconstruction"] for s in snapshots(pictures, QUICK_FCAE) if s.result is None]
+        assert [s.event["reconstruction"] for s, _ in taken[:4]] == plain
+
+    def test_it_is_fitted_once(self, taken: list[tuple[Snapshot, State]]) -> None:
+        matrices = [state.arrays["net.encoder.whitening.matrix_DD"] for _, state in taken]
+        assert all(np.array_equal(matrix, np.eye(160)) for matrix in matrices[:4])
+        assert not np.array_equal(matrices[4], np.eye(160))
+        assert all(np.array_equal(matrix, matrices[4]) for matrix in matrices[5:])
+        assert len(matrices) > 5
+
+    def test_stage_two_learns_in_batch_statistics_and_aims_by_running_ones(
+        self, pictures: Images, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        modes: list[tuple[str, bool]] = []
+        forward = dbc.FCAE.__init__
+
+        def watched(net: dbc.FCAE, *rest: Any) -> None:
+            forward(net, *rest)
+            net.encoder.register_forward_hook(lambda m, x, z: modes.append((f"{z.requires_grad}", m.training)))
+
+        monkeypatch.setattr(dbc.FCAE, "__init__", watched)
+        list(snapshots(pictures, QUICK_WHITENED))
+        assert set(modes) == {("True", True), ("False", False)}
+
+    @pytest.mark.parametrize(("decay", "expected"), [("constant", [1e-3] * 3), ("cosine", [1e-3, 7.5e-4, 2.5e-4])])
+    def test_the_rate_falls_or_stays(
+        self, pictures: Images, monkeypatch: pytest.MonkeyPatch, decay: Literal["cosine", "constant"], expected: Any
+    ) -> None:
+        rates: list[float] = []
+        run_epoch = dbc.run_epoch
+
+        def remember(step: Any, batches: Any, optimizer: torch.optim.Optimizer, **rest: Any) -> Any:
+            rates.append(optimizer.param_groups[0]["lr"])
+            return run_epoch(step, batches, optimizer, **rest)
+
+        monkeypatch.setattr(dbc, "_has_settled", lambda changed, stop: False)
+        monkeypatch.setattr(dbc, "run_epoch", remember)
+        list(snapshots(pictures, replace(QUICK, lr=1e-3, decay=decay)))
+        assert rates[4:] == pytest.approx(expected)
+
+    @pytest.mark.parametrize(("target_steps", "expected"), [(0, 4), (3, 3), (100, 4)])
+    def test_steps_per_target(
+        self, pictures: Images, monkeypatch: pytest.MonkeyPatch, target_steps: int, expected: int
+    ) -> None:
+        steps: list[int] = []
+        run_epoch = dbc.run_epoch
+
+        def remember(*args: Any, **rest: Any) -> Any:
+            stats = run_epoch(*args, **rest)
+            steps.append(stats.steps)
+            return stats
+
+        monkeypatch.setattr(dbc, "run_epoch", remember)
+        list(snapshots(pictures, replace(QUICK, epochs=1, target_steps=target_steps)))
+        assert steps == [4] * 4 + [expected]
 
 
 class TestStopping:
@@ -403,8 +486,14 @@ class TestHistory:
 class TestResume:
     @pytest.mark.parametrize(
         "config",
-        [QUICK_FCAE, replace(QUICK, lr=0.01, rotate=5.0), replace(QUICK, rec_weight=0.1, freeze_bn=False)],
-        ids=["fcae", "turned and noisy", "reconstruction"],
+        [
+            QUICK_FCAE,
+            replace(QUICK, lr=0.01, rotate=5.0),
+            replace(QUICK, rec_weight=0.1, freeze_bn=False),
+            replace(QUICK_FCAE, **WHITENED),
+            replace(QUICK_WHITENED, lr=0.01),
+        ],
+        ids=["fcae", "turned and noisy", "reconstruction", "whitened fcae", "whitened"],
     )
     def test_from_every_snapshot(self, pictures: Images, config: FCAEConfig) -> None:
         taken = [(snapshot, snapshot.state()) for snapshot in snapshots(pictures, config)]
@@ -420,35 +509,44 @@ class TestResume:
             assert again.extras.keys() == last.extras.keys()
 
 
+@pytest.mark.parametrize("config", [QUICK, QUICK_WHITENED], ids=["plain", "whitened"], scope="class")
 class TestModel:
     @pytest.fixture(scope="class")
     @classmethod
-    def fitted(cls, pictures: Images) -> Clustering:
-        return result_of(pictures, replace(QUICK, ae_epochs=8))
+    def fitted(cls, pictures: Images, config: DBCConfig) -> Clustering:
+        return result_of(pictures, replace(config, ae_epochs=8))
 
-    def test_new_pictures_are_sorted(self, fitted: Clustering) -> None:
+    def test_new_pictures_are_sorted(self, fitted: Clustering, config: DBCConfig) -> None:
         images, truth = shapes(10, size=16, seed=77)
-        assert accuracy(restore(QUICK, fitted.model, device=CPU).apply(images).labels, truth) == 1.0
+        # Of 60 pictures, whitening makes noise as loud as what tells them apart.
+        least = 0.8 if config.whiten else 1.0
+        assert accuracy(restore(config, fitted.model, device=CPU).apply(images).labels, truth) >= least
 
-    def test_training_pictures_get_back_what_they_had(self, fitted: Clustering, pictures: Images) -> None:
-        applied = restore(QUICK, fitted.model, device=CPU).apply(pictures)
+    def test_training_pictures_get_back_what_they_had(
+        self, fitted: Clustering, pictures: Images, config: DBCConfig
+    ) -> None:
+        applied = restore(config, fitted.model, device=CPU).apply(pictures)
         np.testing.assert_array_equal(applied.features, fitted.features)
         np.testing.assert_array_equal(applied.soft, fitted.soft)
         np.testing.assert_array_equal(applied.labels, fitted.labels)
 
-    def test_the_decoder_is_dropped(self, fitted: Clustering) -> None:
+    def test_the_decoder_is_dropped(self, fitted: Clustering, config: DBCConfig) -> None:
         assert not [name for name in fitted.model.arrays if "decoder" in name]
 
-    def test_the_network_for_export_says_the_same(self, fitted: Clustering, pictures: Images) -> None:
-        model = restore(QUICK, fitted.model, device=CPU)
+    def test_the_network_for_export_says_the_same(
+        self, fitted: Clustering, pictures: Images, config: DBCConfig
+    ) -> None:
+        model = restore(config, fitted.model, device=CPU)
         x = torch.from_numpy(pictures.pixels).permute(0, 3, 1, 2) / 255
         with torch.inference_mode():
             soft, features = model.network()(x)
         np.testing.assert_allclose(soft.numpy(), fitted.soft, atol=1e-5)
         np.testing.assert_allclose(features.numpy(), fitted.features, atol=1e-4)
 
-    def test_wrong_size_and_wrong_layer_are_refused(self, fitted: Clustering, pictures: Images) -> None:
-        model = restore(QUICK, fitted.model, device=CPU)
+    def test_wrong_size_and_wrong_layer_are_refused(
+        self, fitted: Clustering, pictures: Images, config: DBCConfig
+    ) -> None:
+        model = restore(config, fitted.model, device=CPU)
         with pytest.raises(InvalidInput, match=r"have shape \(20, 20, 1\)\. This model was trained on \(16, 16, 1\)"):
             model.apply(shapes(1, size=20)[0])
         with pytest.raises(InvalidInput, match=r"layer must be top, .* got 'top-1'"):
@@ -457,9 +555,10 @@ class TestModel:
 
 class TestBadData:
     @pytest.mark.parametrize("value", [0, 77])
-    def test_all_images_alike(self, value: int) -> None:
+    @pytest.mark.parametrize("config", [QUICK, QUICK_WHITENED], ids=["plain", "whitened"])
+    def test_all_images_alike(self, value: int, config: DBCConfig) -> None:
         images = Images(np.full((30, 16, 16, 1), value, dtype=np.uint8))
-        result = result_of(images, QUICK)
+        result = result_of(images, config)
         assert np.isfinite(result.features).all()
         assert np.isfinite(result.soft).all()
 

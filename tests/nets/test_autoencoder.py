@@ -8,7 +8,8 @@ from tests.oracles import dbc as oracle
 from torch import Tensor, nn
 
 from selfsort.errors import InvalidInput
-from selfsort.nets.autoencoder import ARCHITECTURES, FCAE, DenseAE, Plan, Stage, plan_stages
+from selfsort.nets.autoencoder import ARCHITECTURES, FCAE, ConvEncoder, DenseAE, Plan, Reading, Stage, plan_stages
+from selfsort.nets.whitening import Whitening
 
 Shape = tuple[int, int, int]
 
@@ -55,9 +56,9 @@ class TestTable:
 
     def test_only_the_last_deconvolution_is_linear(self) -> None:
         net, x = net_for((28, 28, 1)), batch((28, 28, 1), 16)
-        z, switches = net.encoder.with_switches(x)
-        *hidden, image = net.decoder.maps(z, switches)
-        assert z.min() == 0
+        top, switches = net.encoder.with_switches(x)
+        *hidden, image = net.decoder.maps(F.relu(top), switches)
+        assert net(x)[0].min() == 0
         assert all(maps.min() == 0 for maps in hidden)
         assert image.min() < 0
 
@@ -105,7 +106,7 @@ class TestSwitches:
 
     def test_pooling_before_relu_gives_the_same_features(self) -> None:
         net, x = net_for((32, 32, 3)).eval(), batch((32, 32, 3))
-        torch.testing.assert_close(net.encoder(x), net.encoder.with_switches(x)[0])
+        torch.testing.assert_close(net.encoder(x), F.relu(net.encoder.with_switches(x)[0]))
 
     def test_an_odd_last_row_comes_back_as_zeros(self) -> None:
         plan = Plan((Stage(2, 3, 1),), 5)
@@ -134,6 +135,57 @@ class TestShortcuts:
         if switches:
             expected = F.relu(net.decoder.norms[0](expected))
         torch.testing.assert_close(net.decoder.maps(z, switches)[0], expected)
+
+
+class TestReading:
+    SHAPE = (16, 16, 1)
+
+    def net(self, reading: Reading) -> FCAE:
+        torch.manual_seed(0)
+        return FCAE(self.SHAPE, plan_stages(16, 16), reading).eval()
+
+    def test_before_the_relu(self) -> None:
+        x = batch(self.SHAPE, 8)
+        before, after = self.net(Reading(before_relu=True)), self.net(Reading())
+        assert before.encoder(x).min() < 0
+        torch.testing.assert_close(F.relu(before.encoder(x)), after.encoder(x))
+
+    @pytest.mark.parametrize("whiten", [False, True])
+    def test_the_decoder_sees_the_same(self, whiten: bool) -> None:
+        """Features are read off the network; what it rebuilds does not depend on how."""
+        x = batch(self.SHAPE, 8)
+        net = self.net(Reading(before_relu=True, whiten=whiten))
+        if isinstance(net.encoder.whitening, Whitening):
+            net.encoder.whitening.fit(net.encoder(x).detach().numpy())
+        z, again = net(x)
+        torch.testing.assert_close(z, net.encoder(x))
+        assert torch.equal(again, self.net(Reading())(x)[1])
+        assert torch.equal(net.activations(x)["deconv1"], again)
+
+    @pytest.mark.parametrize("before_relu", [False, True])
+    def test_whitened_features_are_the_plain_ones_through_the_layer(self, before_relu: bool) -> None:
+        x = batch(self.SHAPE, 40)
+        plain, net = self.net(Reading(before_relu=before_relu)), self.net(Reading(before_relu, whiten=True))
+        expected = plain.encoder(x).detach()
+        assert isinstance(net.encoder.whitening, Whitening)
+        assert torch.equal(net.encoder(x), expected)
+        n_kept = net.encoder.whitening.fit(expected.numpy())
+        found = net.encoder(x).detach().double().numpy()
+        identity = np.diag([1.0] * n_kept + [0.0] * (160 - n_kept))
+        np.testing.assert_allclose(np.cov(found, rowvar=False, bias=True), identity, atol=1e-3)
+
+    def test_a_plain_network_saves_nothing_more(self) -> None:
+        names = ConvEncoder(self.SHAPE, plan_stages(16, 16)).state_dict().keys()
+        assert not [name for name in names if "whitening" in name]
+
+    def test_the_fully_connected_network(self) -> None:
+        torch.manual_seed(0)
+        net, x = DenseAE((4, 4, 1), (9, 3), Reading(whiten=True)), batch((4, 4, 1), 30)
+        plain, again = (part.detach() for part in net(x))
+        assert isinstance(net.encoder.whitening, Whitening)
+        net.encoder.whitening.fit(plain.numpy())
+        assert torch.equal(net(x)[1], again)
+        torch.testing.assert_close(net.encoder(x), net.encoder.whitening(plain))
 
 
 class TestLearning:

@@ -27,6 +27,10 @@ class FCAEConfig(Config):
     batch_size: int = setting(128, "images per step, in both stages")
     n_restarts: int = setting(20, "starts of k-means; the one with the smallest inertia wins")
     v: float = setting(1.0, "degrees of freedom of the scores", "paper")
+    before_relu: bool = setting(
+        False, "read the feature layer before its ReLU, which the decoder keeps; the fully connected network has none"
+    )
+    whiten: bool = setting(False, "after stage I, PCA-whiten the features once; a fixed layer from then on")
     rotate: float = setting(0.0, "turn training images at random by up to so many degrees, in both stages")
     translate: float = setting(0.0, "move training images at random by up to this share of the side, in both stages")
     zoom: float = setting(0.0, "stretch each axis of training images by up to this share, in both stages")
@@ -70,8 +74,12 @@ class DBCConfig(FCAEConfig):
     n_j: Literal["boosted", "soft", "constant"] = setting(
         "boosted", "cluster sizes in the target: sum of s^alpha, sum of s (as DEC), or 1", "paper"
     )
-    epochs: int = setting(0, "passes over the images in stage II, at most; 0: enough for 6,000 steps, but 20 to 100")
-    lr: float = setting(1e-3, "learning rate of Adam in stage II, where it begins; it falls to 0 along a cosine")
+    epochs: int = setting(0, "targets in stage II, at most; 0: enough passes for 6,000 steps, but 20 to 100")
+    target_steps: int = setting(0, "steps per target in stage II, at most; 0: a whole pass over the images")
+    lr: float = setting(1e-3, "learning rate of Adam in stage II, where it begins")
+    decay: Literal["cosine", "constant"] = setting(
+        "cosine", "the learning rate of stage II falls to 0 along a cosine, or stays"
+    )
     stop: float = setting(0.001, "end when a smaller share of the labels changes in an epoch; 0: when none does")
     still_share: float = setting(0.0, "share of stage II before images are rotated, translated and stretched there")
     freeze_bn: bool = setting(True, "keep the statistics of batch normalisation in stage II")
@@ -81,7 +89,7 @@ class DBCConfig(FCAEConfig):
         super().__post_init__()
         for name in ("alpha", "lr"):
             self.require(name, getattr(self, name) > 0, "be positive")
-        for name in ("epochs", "stop", "rec_weight"):
+        for name in ("epochs", "target_steps", "stop", "rec_weight"):
             self.require(name, getattr(self, name) >= 0, "be at least 0")
         self.require("still_share", 0 <= self.still_share <= 1, "be between 0 and 1")
 

@@ -21,7 +21,8 @@ Where we differ from the paper:
 - Batch normalisation keeps its statistics in stage II (`freeze_bn`), so that scores and targets come from one function.
 - Training stops when fewer than 0.1 % of the labels change in an epoch; the paper waits for none.
 - The labels logged in stage I are a quick look, not k-means on all images: see `_dbc_history.glance`.
-- Off by default and not in the paper: `rotate`, `translate`, `zoom`, `restore`, `still_share`, `rec_weight`.
+- Off by default and not in the paper: `rotate`, `translate`, `zoom`, `restore`, `still_share`, `rec_weight`,
+  `before_relu`, `whiten`, `target_steps`.
 - `dec` trains its auto-encoder end to end; the original stacks denoising layers one by one.
 """
 
@@ -30,6 +31,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, Literal
 
 import numpy as np
@@ -48,7 +50,8 @@ from selfsort.learning.rates import set_rate
 from selfsort.learning.seeds import derive_seed, seeded_init, torch_generator
 from selfsort.methods._dbc_history import glance, pictures, stage
 from selfsort.methods._dbc_settings import DBCConfig, DECConfig, FCAEConfig
-from selfsort.nets.autoencoder import ARCHITECTURES, FCAE, AutoEncoder, DenseAE, plan_stages
+from selfsort.nets.autoencoder import ARCHITECTURES, FCAE, AutoEncoder, DenseAE, Reading, plan_stages
+from selfsort.nets.whitening import Whitening
 from selfsort.types import F32, I64, Arrays, Assignment, Clustering, Images, Inputs, Method, Snapshot, State
 
 __all__ = ["DBC", "DEC", "FCAE_KMEANS", "DBCConfig", "DBCModel", "DECConfig", "FCAEConfig", "restore", "train"]
@@ -105,10 +108,11 @@ def kl_loss(r_BK: Tensor, log_s_BK: Tensor) -> Tensor:
 
 def build_network(shape: tuple[int, ...], config: FCAEConfig) -> AutoEncoder:
     """Choose the network for images of this height, width and channel count; features of an encoder get a dense one."""
+    reading = Reading(before_relu=config.before_relu, whiten=config.whiten)
     if config.arch == "dense" or len(shape) == 1:
-        return DenseAE(shape)
+        return DenseAE(shape, reading=reading)
     shape = (shape[0], shape[1], shape[2])
-    return FCAE(shape, plan_stages(*shape[:2]) if config.arch == "auto" else ARCHITECTURES[config.arch])
+    return FCAE(shape, plan_stages(*shape[:2]) if config.arch == "auto" else ARCHITECTURES[config.arch], reading)
 
 
 def encode_all(encoder: nn.Module, images: Inputs, device: torch.device) -> F32:
@@ -223,12 +227,15 @@ def train(
         yield run.snapshot("reconstruct", _named(stats, "reconstruction"))
     features = run.encode()
     if not run.is_clustered:
+        features, whitened = _whiten(run, features)
         inertia = _place_centres(run, features, seed)
         log_s_NK = run.log_scores(features)
         run.labels = log_s_NK.argmax(dim=1).numpy()
         run.extra = pictures(run.net, images, log_s_NK, device, config.shown) if isinstance(images, Images) else {}
         result = None if isinstance(config, DBCConfig) else _result(run, features, log_s_NK)
-        yield run.snapshot("k-means", {"inertia": inertia}, history=stage(features, log_s_NK), result=result)
+        yield run.snapshot(
+            "k-means", {"inertia": inertia, **whitened}, history=stage(features, log_s_NK), result=result
+        )
     if isinstance(config, DBCConfig):
         yield from _sharpen(run, config, features)
 
@@ -305,6 +312,15 @@ def _reconstruct(run: _Run) -> tuple[Tensor, EpochStats]:
     return distributed.add_up(seen_ND), stats
 
 
+def _whiten(run: _Run, features: F32) -> tuple[F32, dict[str, int]]:
+    """Fit the whitening to the features of all images, if asked for; return what it makes of them, and an event."""
+    layer = run.net.encoder.whitening
+    if not isinstance(layer, Whitening):
+        return features, {}
+    n_kept = layer.fit(features)
+    return run.encode(), {"whitened_features": n_kept}
+
+
 def _place_centres(run: _Run, features: F32, seed: int) -> float:
     """K-means on the features of all images; returns its inertia."""
     fitted = kmeans(features, run.config.n_clusters, seed=seed, n_restarts=run.config.n_restarts)
@@ -334,10 +350,12 @@ def _learn_target(run: _Run, config: DBCConfig, r_NK: Tensor, *, is_still: bool)
             loss = loss + config.rec_weight * reconstruction_loss(wanted_BCHW, again_BCHW)
         return loss
 
-    set_rate(run.optimizer, config.lr, run.epoch / run.n_second)
+    set_rate(run.optimizer, config.lr, run.epoch / run.n_second if config.decay == "cosine" else 0)
+    batches = islice(run.batches(), config.target_steps or None)
     what = f"stage 2, epoch {run.epoch + 1} of at most {run.n_second}"
     distributed.own_stream(run.corrupting)
-    stats = run_epoch(step, run.batches(), run.optimizer, what=what, total=len(pixels))
+    total = min(len(pixels), config.target_steps * config.batch_size or len(pixels))
+    stats = run_epoch(step, batches, run.optimizer, what=what, total=total)
     distributed.average_buffers(net)
     return stats
 

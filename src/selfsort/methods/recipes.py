@@ -46,6 +46,18 @@ _DBC_SOURCE = "Li, Qiao, Zhang, Xi 2018: the network; the training settings are 
 _DBC_MOVED: dict[str, Any] = {"rotate": 10.0, "translate": 0.1}
 _DBC_RESTORED: dict[str, Any] = _DBC_MOVED | {"zoom": 0.1, "restore": True}
 
+_DBC_READ: dict[str, Any] = {"before_relu": True, "whiten": True, "n_restarts": 20}
+_DBC_WHITENED: dict[str, Any] = _DBC_READ | {
+    "alpha": 2.0,
+    "batch_size": 128,
+    "decay": "constant",
+    "epochs": 40,
+    "freeze_bn": False,
+    "lr": 1e-3,
+    "stop": 0.0,
+    "target_steps": 140,  # a whole pass over up to 17,920 images
+}
+
 _DBC: tuple[Recipe, ...] = (
     Recipe(
         PAPER,
@@ -87,6 +99,15 @@ _DBC: tuple[Recipe, ...] = (
             ("dbc", _DBC_RESTORED | {"alpha": 4.0, "still_share": 0.1}),
             ("fcae-kmeans", _DBC_RESTORED),
         )
+    ),
+    *(
+        Recipe(
+            "whitened",
+            method,
+            settings,
+            "ours: features are read before the ReLU and PCA-whitened once; batch normalisation goes on in stage II",
+        )
+        for method, settings in (("dbc", _DBC_WHITENED), ("fcae-kmeans", _DBC_READ))
     ),
 )
 

@@ -5,6 +5,9 @@ large as the map that is left, so that the feature layer is a 1x1 map. The decod
 value back where the maximum was found (the "switches") and zeros elsewhere; nothing is normalised or cut off after its
 last deconvolution. `ARCHITECTURES` holds the published networks, `plan_stages` a rule for any other image size.
 
+The decoder begins at the feature layer after its ReLU. What is read there as features may be something else, which
+a `Reading` says: the same before the ReLU, or whitened.
+
 Shape letters: B batch, C channels, H x W pixels, D features.
 """
 
@@ -20,6 +23,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from selfsort.errors import invalid
+from selfsort.nets.whitening import Whitening
 
 # Below this side a plain 5x5 convolution would eat most of the image; USPS (16) is the published case.
 _SMALL_IMAGE = 24
@@ -98,6 +102,18 @@ def plan_stages(height: int, width: int) -> Plan:
     return Plan(stages, 320 if is_deep else 160)
 
 
+@dataclass(frozen=True)
+class Reading:
+    """How features are read off the feature layer; as published, after its ReLU and as they are."""
+
+    before_relu: bool = False
+    whiten: bool = False
+
+
+PLAIN = Reading()
+"""As published."""
+
+
 @dataclass(frozen=True, eq=False)
 class Switches:
     """What a pooling remembers for its un-pooling: where each maximum was, and the size before."""
@@ -109,7 +125,7 @@ class Switches:
 class ConvEncoder(nn.Module):
     """Stages of convolution and pooling, then the feature layer: (B, C, H, W) to (B, D)."""
 
-    def __init__(self, shape: tuple[int, int, int], plan: Plan) -> None:
+    def __init__(self, shape: tuple[int, int, int], plan: Plan, reading: Reading = PLAIN) -> None:
         super().__init__()
         height, width, in_channels = shape
         last_height, last_width = plan.sides(height)[-1], plan.sides(width)[-1]
@@ -129,6 +145,8 @@ class ConvEncoder(nn.Module):
         self.norms = nn.ModuleList(nn.BatchNorm2d(stage.channels) for stage in plan.stages)
         self.top = nn.Conv2d(channels[-1], plan.n_features, (last_height, last_width), bias=False)
         self.top_norm = nn.BatchNorm1d(plan.n_features)
+        self.before_relu = reading.before_relu
+        self.whitening = Whitening(plan.n_features) if reading.whiten else nn.Identity()
         self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def forward(self, x_BCHW: Tensor) -> Tensor:
@@ -136,10 +154,10 @@ class ConvEncoder(nn.Module):
         for conv, norm in zip(self.convs, self.norms, strict=True):
             # Pooling before the ReLU gives the same maxima from a quarter of the values.
             x_BCHW = F.relu(F.max_pool2d(norm(conv(x_BCHW)), 2), inplace=True)
-        return self._top(x_BCHW)
+        return self.read(self._top(x_BCHW))
 
     def with_switches(self, x_BCHW: Tensor) -> tuple[Tensor, list[Switches]]:
-        """Return the features and the switches of every pooling, for the decoder."""
+        """Return the feature layer before its ReLU, and the switches of every pooling for the decoder."""
         switches = []
         for conv, norm in zip(self.convs, self.norms, strict=True):
             full = F.relu(norm(conv(x_BCHW)), inplace=True)
@@ -155,10 +173,16 @@ class ConvEncoder(nn.Module):
             x_BCHW = F.max_pool2d(found[-1], 2)
         return found
 
+    def read(self, top_BD: Tensor) -> Tensor:
+        """Return the features, given the feature layer before its ReLU."""
+        features_BD: Tensor = self.whitening(top_BD if self.before_relu else F.relu(top_BD))
+        return features_BD
+
     def _top(self, x_BCHW: Tensor) -> Tensor:
         # A convolution as large as its map is a matrix product, which is quicker when called by that name.
         flat_BD = F.linear(x_BCHW.flatten(1), self.top.weight.flatten(1))
-        return F.relu(self.top_norm(flat_BD))
+        top_BD: Tensor = self.top_norm(flat_BD)
+        return top_BD
 
 
 class ConvDecoder(nn.Module):
@@ -203,21 +227,21 @@ class ConvDecoder(nn.Module):
 class FCAE(nn.Module):
     """Fully convolutional auto-encoder."""
 
-    def __init__(self, shape: tuple[int, int, int], plan: Plan) -> None:
+    def __init__(self, shape: tuple[int, int, int], plan: Plan, reading: Reading = PLAIN) -> None:
         """Build for images of this height, width and channel count; weights come from torch's global generator."""
         super().__init__()
-        self.encoder = ConvEncoder(shape, plan)
+        self.encoder = ConvEncoder(shape, plan, reading)
         self.decoder = ConvDecoder(self.encoder)
 
     def forward(self, x_BCHW: Tensor) -> tuple[Tensor, Tensor]:
         """Return features (B, D) and reconstructed images."""
-        z_BD, switches = self.encoder.with_switches(x_BCHW)
-        return z_BD, self.decoder(z_BD, switches)
+        top_BD, switches = self.encoder.with_switches(x_BCHW)
+        return self.encoder.read(top_BD), self.decoder(F.relu(top_BD), switches)
 
     def activations(self, x_BCHW: Tensor) -> dict[str, Tensor]:
         """Return the maps of every layer, in the order of computation."""
-        z_BD, switches = self.encoder.with_switches(x_BCHW)
-        back = self.decoder.maps(z_BD, switches)
+        top_BD, switches = self.encoder.with_switches(x_BCHW)
+        back = self.decoder.maps(F.relu(top_BD), switches)
         found = {f"conv{i}": maps for i, maps in enumerate(self.encoder.maps(x_BCHW), start=1)}
         found |= {f"deconv{len(back) - i}": maps for i, maps in enumerate(back)}
         return found
@@ -232,18 +256,31 @@ class FCAE(nn.Module):
 
 
 class DenseEncoder(nn.Module):
-    """Linear layers with ReLU between them: (B, C, H, W), or (B, ...) of an encoder, to (B, D)."""
+    """Linear layers with ReLU between them: (B, C, H, W), or (B, ...) of an encoder, to (B, D).
 
-    def __init__(self, shape: tuple[int, ...], widths: Sequence[int]) -> None:
+    No ReLU follows the feature layer, so only whitening makes a difference to how it is read.
+    """
+
+    def __init__(self, shape: tuple[int, ...], widths: Sequence[int], reading: Reading = PLAIN) -> None:
         super().__init__()
         self.layers = _linear_stack([math.prod(shape), *widths])
+        self.whitening = Whitening(widths[-1]) if reading.whiten else nn.Identity()
         # Features of an encoder have unit length; layers expect numbers of about one.
         self.scale = math.sqrt(shape[0]) if len(shape) == 1 else 1.0
 
     def forward(self, x_BCHW: Tensor) -> Tensor:
         """Return the features (B, D)."""
+        return self.read(self.top(x_BCHW))
+
+    def top(self, x_BCHW: Tensor) -> Tensor:
+        """Return the feature layer, for the decoder."""
         flat_BD = x_BCHW.flatten(1)
         return _through(self.layers, flat_BD if self.scale == 1 else flat_BD * self.scale)
+
+    def read(self, top_BD: Tensor) -> Tensor:
+        """Return the features, given the feature layer."""
+        features_BD: Tensor = self.whitening(top_BD)
+        return features_BD
 
 
 class DenseAE(nn.Module):
@@ -251,17 +288,17 @@ class DenseAE(nn.Module):
 
     WIDTHS = (500, 500, 2000, 10)
 
-    def __init__(self, shape: tuple[int, ...], widths: Sequence[int] = WIDTHS) -> None:
+    def __init__(self, shape: tuple[int, ...], widths: Sequence[int] = WIDTHS, reading: Reading = PLAIN) -> None:
         """Build for images, or features, of this shape; weights come from torch's global generator."""
         super().__init__()
-        self.encoder = DenseEncoder(shape, widths)
+        self.encoder = DenseEncoder(shape, widths, reading)
         self.decoder = _linear_stack([*reversed(widths), math.prod(shape)])
 
     def forward(self, x_BCHW: Tensor) -> tuple[Tensor, Tensor]:
         """Return features (B, D) and reconstructed images."""
-        z_BD, scale = self.encoder(x_BCHW), self.encoder.scale
-        again_BD = _through(self.decoder, z_BD)
-        return z_BD, (again_BD if scale == 1 else again_BD / scale).view(x_BCHW.shape)
+        top_BD, scale = self.encoder.top(x_BCHW), self.encoder.scale
+        again_BD = _through(self.decoder, top_BD)
+        return self.encoder.read(top_BD), (again_BD if scale == 1 else again_BD / scale).view(x_BCHW.shape)
 
     def activations(self, x_BCHW: Tensor) -> dict[str, Tensor]:
         """Return the only maps there are: the reconstruction."""
