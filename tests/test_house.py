@@ -31,7 +31,7 @@ FLOORS: list[set[str]] = [
     {"augment"},
     {"data", "nets", "graph", "metrics"},
     {"learning", "encoders"},
-    {"classic", "choose_k", "stacks"},
+    {"classic", "choose_k", "stacks", "names"},
     {"methods", "improve", "trust"},
     {"runs"},
     {"report", "explore", "bench"},
@@ -57,6 +57,7 @@ ALLOWED: dict[str, set[str]] = {
     "metrics": GROUND | {"augment"},
     # One encode loop for the networks of methods and for encoders.
     "encoders": BELOW["encoders"] | {"learning"},
+    "names": GROUND,  # words and counts: what they are counted in is read by others
     # The report knows nothing but run folders and metrics.
     "report": GROUND | {"runs", "metrics"},
     "explore": GROUND | {"data", "runs"},
@@ -78,6 +79,7 @@ TORCH_FREE: dict[str, set[str]] = {
             "registry",
             "metrics",
             "data",
+            "names",
             "report",
         )
     },

@@ -84,3 +84,13 @@ def printable(text: str) -> str:
     """
     spelt = _BYTE.sub(lambda byte: f"\\x{ord(byte[0]) - 0xDC00:02x}", text)
     return _UNPRINTABLE.sub("\ufffd", spelt)
+
+
+def one_line(text: str, limit: int) -> str:
+    r"""Turn any text into a short name: one line, and only what can be shown.
+
+    >>> one_line(" sea\n\tside ", 80), one_line("abcdef", 3)
+    ('sea side', 'abc')
+    """
+    plain = " ".join(printable(text).split())
+    return "".join(c for c in plain if c.isprintable())[:limit].strip()

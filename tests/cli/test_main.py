@@ -29,6 +29,7 @@ FROZEN = {
     "update": "RUN SOURCE --out --max-bad --encoder --device --json",
     "duplicates": "SOURCE --out --encoder --max-bad --device --json",
     "score": "RUN --labels --original --json",
+    "names": "RUN --json",
     "report": "RUNS --out --figures --original",
     "explore": "RUN --port --no-browser",
     "export": "RUN --to --out --mode --link --levels --source --original --replace",

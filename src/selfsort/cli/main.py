@@ -24,7 +24,7 @@ from selfsort.cli.duplicates import duplicates
 from selfsort.cli.encoders import cache, encoders
 from selfsort.cli.fit import BEGUN, demo, fit, refine, way_on
 from selfsort.cli.research import bench, methods
-from selfsort.cli.runs import cut, explore, export, predict, report, score, undo
+from selfsort.cli.runs import cut, explore, export, names, predict, report, score, undo
 from selfsort.cli.sort import sort
 from selfsort.cli.update import update
 from selfsort.errors import Interrupted, SelfsortError
@@ -62,7 +62,7 @@ app = typer.Typer(
 
 _PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     "Sort": (sort, fit, refine, cut, predict, update, duplicates),
-    "Look and hand on": (score, report, explore, export, undo),
+    "Look and hand on": (score, names, report, explore, export, undo),
     "Research and machine": (methods, encoders, doctor, cache, bench, demo),
 }
 """The commands as the help groups them."""

@@ -1,8 +1,9 @@
-"""Commands on runs that are there: cut, predict, score, report, explore and export."""
+"""Commands on runs that are there: cut, predict, score, names, report, explore and export."""
 
 from __future__ import annotations
 
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -191,6 +192,26 @@ def score(
         say("No true labels are known for this run. Give them with --labels PATH to get scores.")
     else:
         say(scores_line(metrics))
+
+
+def names(run: RunArgument, json_: JsonOption = False) -> None:
+    """Print the names suggested for clusters, from folders, dates, sizes of screens and colours.
+
+    They are titles and names of folders wherever nobody has given a better one in selfsort explore. A cluster without
+    anything that most of its pictures share, and few others, has none.
+    """
+    from selfsort.runs.folder import RunFolder
+    from selfsort.runs.suggested import suggestions_of
+    from selfsort.text import percent
+
+    found = suggestions_of(RunFolder.open(run))
+    if json_:
+        print_json({"run": str(run), "names": {str(cluster): asdict(one) for cluster, one in found.items()}})
+        return
+    for cluster, one in found.items():
+        say(f"cluster {cluster}: {one.name} ({one.source}, {percent(one.share)} of it)")
+    if not found:
+        say("No name is suggested: no cluster has a folder, a date, a screen size or a colour that others have not.")
 
 
 def report(

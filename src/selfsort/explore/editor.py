@@ -23,8 +23,9 @@ from selfsort.runs.folder import LabelTable, RunFolder
 from selfsort.runs.journal import Entry, Journal
 from selfsort.runs.labelling import Before, Labelling
 from selfsort.runs.labels import RunLabels
+from selfsort.runs.suggested import suggested_names
 from selfsort.runs.tree import tree_of
-from selfsort.text import plural, printable
+from selfsort.text import one_line, plural, printable
 from selfsort.types import F32, I64
 
 View = Literal["all", "wrong", "moved"]
@@ -133,7 +134,9 @@ class Editor:
         self.features = Features(features)
         self._journal = journal
         self._lock = threading.RLock()
-        self._labelling = Labelling(self.table.labels, self.table.outliers)
+        self._labelling = Labelling(
+            self.table.labels, self.table.outliers, suggested_names(folder) if journal is not None else {}
+        )
         self._done: list[tuple[Entry, Before]] = []
         self._undone: list[Entry] = []
         self._covers: dict[int, tuple[int, int]] = {}
@@ -296,15 +299,19 @@ class Editor:
             labelling = self._labelling
             table = replace(self.table, labels=labelling.labels.copy())
             return RunLabels(
-                table, labelling.original, labelling.is_wrong.copy(), dict(labelling.names), n_edits=len(self._done)
+                table,
+                labelling.original,
+                labelling.is_wrong.copy(),
+                dict(labelling.names),
+                n_edits=len(self._done),
+                suggested=dict(labelling.meant()),
             )
 
     # --- editing -----------------------------------------------------------------------------------------
 
     def rename(self, cluster: int, name: str) -> None:
-        """Call a cluster something; without a name it is called by its number again."""
-        plain = " ".join(printable(name).split())
-        self._do(lambda: Rename(cluster, "".join(c for c in plain if c.isprintable())[:MAX_NAME]))
+        """Call a cluster something; without a name it is called as before anybody named it."""
+        self._do(lambda: Rename(cluster, one_line(name, MAX_NAME)))
 
     def merge(self, clusters: list[int], into: int | None = None) -> int:
         """Put clusters together, into the largest of them unless said otherwise; return which one that is."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import assert_never
 
@@ -11,6 +12,7 @@ import numpy.typing as npt
 from selfsort.errors import InvalidInput
 from selfsort.runs.edits import Edit, Mark, Merge, Move, Rename, Split
 from selfsort.runs.outliers import cluster_name
+from selfsort.runs.suggested import still_meant
 from selfsort.types import I64
 
 Bools = npt.NDArray[np.bool_]
@@ -37,11 +39,15 @@ class Labelling:
     """(N,) labels of the run; never written to."""
     outliers: int | None = None
     """Which of the numbers stands for outliers."""
+    suggested: Mapping[int, str] = field(default_factory=dict)
+    """Names that the pictures suggest for the clusters of the run."""
     labels: I64 = field(init=False)
     is_wrong: Bools = field(init=False)
     names: dict[int, str] = field(default_factory=dict, init=False)
     n_ids: int = field(init=False)
     """One more than the highest number a cluster has ever had: numbers are not used twice."""
+    _meant: dict[int, str] | None = field(default=None, init=False)
+    """The suggestions that hold now, once somebody has asked."""
 
     def __post_init__(self) -> None:
         self.labels = self.original.copy()
@@ -50,7 +56,13 @@ class Labelling:
 
     def name(self, cluster: int) -> str:
         """Return what a cluster is called."""
-        return self.names.get(cluster) or cluster_name(cluster, self.outliers)
+        return self.names.get(cluster) or self.meant().get(cluster) or cluster_name(cluster, self.outliers)
+
+    def meant(self) -> dict[int, str]:
+        """Return the suggested names of the clusters that are still what they were."""
+        if self._meant is None:
+            self._meant = still_meant(self.suggested, self.original, self.labels)
+        return self._meant
 
     def members(self, cluster: int) -> I64:
         """Return the images of a cluster, in their order."""
@@ -63,6 +75,7 @@ class Labelling:
     def apply(self, edit: Edit) -> Before:
         """Make an edit and return what it takes to undo it; an edit that does not fit changes nothing."""
         rows = self._rows_of(edit)
+        self._meant = None
         before = Before(rows, self.labels[rows], self.is_wrong[rows], dict(self.names), self.n_ids)
         match edit:
             case Rename(cluster, name):
@@ -86,6 +99,7 @@ class Labelling:
 
     def restore(self, before: Before) -> None:
         """Take back the last edit."""
+        self._meant = None
         self.labels[before.rows] = before.labels
         self.is_wrong[before.rows] = before.is_wrong
         self.names = dict(before.names)

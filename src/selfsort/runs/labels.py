@@ -17,6 +17,7 @@ from selfsort.runs.folder import LabelTable, RunFolder
 from selfsort.runs.journal import read_entries
 from selfsort.runs.labelling import Bools, Labelling
 from selfsort.runs.outliers import cluster_name
+from selfsort.runs.suggested import still_meant, suggested_names
 from selfsort.runs.votes import Voters
 from selfsort.types import F32, I64, Assignment
 
@@ -34,15 +35,22 @@ class RunLabels:
     names: dict[int, str] = field(default_factory=dict)
     """Names given by a person."""
     n_edits: int = 0
+    suggested: dict[int, str] = field(default_factory=dict)
+    """Names that the pictures themselves suggest, of clusters that are still what they were."""
 
     @classmethod
-    def of_method(cls, table: LabelTable) -> Self:
+    def of_method(cls, table: LabelTable, suggested: Mapping[int, str] | None = None) -> Self:
         """Return labels that nobody has corrected."""
-        return cls(table, table.labels, np.zeros(len(table.labels), np.bool_))
+        is_wrong = np.zeros(len(table.labels), np.bool_)
+        return cls(table, table.labels, is_wrong, suggested=dict(suggested or {}))
 
     def name(self, cluster: int) -> str:
         """Return what a cluster is called."""
-        return self.names.get(cluster) or cluster_name(cluster, self.table.outliers)
+        return self.given_name(cluster) or cluster_name(cluster, self.table.outliers)
+
+    def given_name(self, cluster: int) -> str | None:
+        """Return the name a person gave to a cluster, or else a suggested one; None if it has only its number."""
+        return self.names.get(cluster) or self.suggested.get(cluster)
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,9 +99,9 @@ def labels_to_show(folder: RunFolder, *, is_original: bool = False) -> RunLabels
 
 
 def _corrected(folder: RunFolder, table: LabelTable, *, is_original: bool) -> RunLabels:
-    edits = [] if is_original else _edits_of(folder)
+    edits, suggested = [] if is_original else _edits_of(folder), suggested_names(folder)
     if not edits:
-        return RunLabels.of_method(table)
+        return RunLabels.of_method(table, suggested)
     labelling = Labelling(table.labels, table.outliers)
     for edit in edits:
         labelling.apply(edit)
@@ -103,6 +111,7 @@ def _corrected(folder: RunFolder, table: LabelTable, *, is_original: bool) -> Ru
         labelling.is_wrong,
         dict(labelling.names),
         n_edits=len(edits),
+        suggested=still_meant(suggested, table.labels, labelling.labels),
     )
 
 

@@ -35,6 +35,7 @@ from selfsort.progress import stage, until
 from selfsort.runs.clusters import Clusters, find_again
 from selfsort.runs.folder import RunFolder, Thumbnails
 from selfsort.runs.outliers import OUTLIERS, marked, numbered
+from selfsort.runs.suggested import suggest_names
 from selfsort.runs.tree import save_tree
 from selfsort.runs.unstack import unstacked
 from selfsort.trust.outliers import Bools
@@ -356,7 +357,8 @@ def write_outcome(
     shown = [] if verdict is None else list(verdict.two_kinds.values())
     if outcome.is_outlier is not None:
         shown.append(np.flatnonzero(outcome.is_outlier)[:_N_OUTLIERS_SHOWN])
-    folder.save_thumbnails(pick_thumbnails(images, result, truth, also=shown))
+    thumbnails = pick_thumbnails(images, result, truth, also=shown)
+    folder.save_thumbnails(thumbnails)
     # In the tree outliers are one more group, as everywhere inside.
     seen = result.labels if outcome.is_outlier is None else numbered(outcome.labels, folder.n_clusters)[0]
     save_tree(folder, grow(result.features, seen))
@@ -374,6 +376,7 @@ def write_outcome(
     )
     confidence = None if verdict is None else verdict.confidence
     names = names if names is not None else [str(i) for i in range(len(images))]
+    suggest_names(folder, names, outcome.labels, thumbnails)
     folder.save_result(result, names, confidence, outcome.is_outlier)
 
 

@@ -248,11 +248,11 @@ def free_place(path: Path, taken: set[str]) -> Path:
 
 
 def folder_titles(labels: RunLabels) -> dict[int, str]:
-    """Call every folder by the name that a person gave to its cluster, or by its number."""
+    """Call every folder by the name that a person gave to its cluster, by a suggested one, or by its number."""
     used, outliers = sorted(set(labels.table.labels.tolist())), labels.table.outliers
     width = max(2, len(str(used[-1])))
     plain = {cluster: "outliers" if cluster == outliers else f"cluster-{cluster:0{width}d}" for cluster in used}
-    names = {cluster: labels.names.get(cluster, name) for cluster, name in plain.items()}
+    names = {cluster: labels.given_name(cluster) or name for cluster, name in plain.items()}
     return folder_names({**names, _WRONG: WRONG_TITLE})
 
 

@@ -18,8 +18,8 @@ _LONGEST = 60
 def folders_above(folder: RunFolder, labels: RunLabels, n_levels: int) -> dict[int, tuple[str, ...]]:
     """Return the names of the folders above each cluster, outermost first.
 
-    A cluster goes where most of its images belong. A group is called by the names that people gave to its clusters,
-    those of the most images first, or by its number.
+    A cluster goes where most of its images belong. A group is called by the names that its clusters were given or that
+    are suggested for them, those of the most images first, or by its number.
 
     Args:
         folder: a finished run.
@@ -61,5 +61,5 @@ def _coarse_of(coarse: I64, fine: I64) -> I64:
 
 
 def _title(group: int, clusters: list[int], labels: RunLabels) -> str:
-    names = [labels.names[cluster] for cluster in clusters if cluster in labels.names]
+    names = [name for cluster in clusters if (name := labels.given_name(cluster))]
     return shorten(", ".join(names), _LONGEST) if names else f"group-{group:02d}"

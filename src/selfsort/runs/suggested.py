@@ -1,0 +1,129 @@
+"""Suggested names of the clusters of a run: `names.json`, beside labels.csv. A name given by a person always wins."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from selfsort.data.decode import Unreadable, probe, quiet_pillow
+from selfsort.data.folder import open_file
+from selfsort.data.shot import read_shot
+from selfsort.errors import InvalidInput
+from selfsort.names.evidence import SOURCES, Source, Suggestion, Words, suggest
+from selfsort.names.words import date_words, folder_words, look_words, screen_words
+from selfsort.runs.edits import MAX_NAME
+from selfsort.runs.folder import RunFolder, Thumbnails
+from selfsort.runs.moved import picture_paths
+from selfsort.types import I64
+
+NAMES = "names.json"
+_STILL = 0.8
+"""A suggestion holds as long as that much of a cluster, as corrected, is what it was made for."""
+
+
+def suggest_names(
+    folder: RunFolder, names: Sequence[str], labels: I64, thumbnails: Thumbnails
+) -> dict[int, Suggestion]:
+    """Suggest names for the clusters of pictures that are files, and keep them; other runs get none.
+
+    Args:
+        folder: the run.
+        names: of all its pictures.
+        labels: (N,) their clusters as the method found them, -1 for outliers.
+        thumbnails: the pictures that are looked at.
+    """
+    paths = picture_paths(folder, names)
+    if not any(paths):
+        return {}
+    places = np.flatnonzero(thumbnails.rows < len(names)).tolist()
+    rows = thumbnails.rows[places].tolist()
+    headers = _headers([paths[row] for row in rows])
+    evidence: dict[Source, Words] = {
+        "folder": [folder_words(names[row]) for row in rows],
+        "date": [date_words(taken) for taken, _ in headers],
+        "screen": [screen_words(size) for _, size in headers],
+        "look": [look_words(thumbnails.pixels[place]) for place in places],
+    }
+    found = suggest(labels[rows], evidence)
+    told = {
+        str(cluster): {"name": one.name, "source": one.source, "share": one.share} for cluster, one in found.items()
+    }
+    folder.write_json(NAMES, told)
+    return found
+
+
+def _headers(paths: Sequence[str]) -> list[tuple[float | None, tuple[int, int] | None]]:
+    """Return when each picture was taken and its size, as far as its file is there and says so."""
+    found: list[tuple[float | None, tuple[int, int] | None]] = []
+    with quiet_pillow():
+        for path in paths:
+            try:
+                with open_file(Path(path)) as stream:
+                    look = probe(stream)
+                    stream.seek(0)
+                    found.append((read_shot(stream).taken, (look.width, look.height)))
+            except (OSError, Unreadable):
+                found.append((None, None))
+    return found
+
+
+def load_suggestions(folder: RunFolder) -> dict[int, Suggestion] | None:
+    """Return the names that a run keeps, trusting none of it; None if nobody has looked for any."""
+    if not (folder.path / NAMES).is_file():
+        return None
+    told = folder.read_json(NAMES)
+    try:
+        return {int(cluster): _suggestion(one) for cluster, one in told.items()}
+    except (KeyError, TypeError, ValueError):
+        raise InvalidInput(
+            f"{folder.path / NAMES} cannot be used. Expected what selfsort names wrote. It was changed or damaged: "
+            f"remove it and run selfsort names {folder.path} again."
+        ) from None
+
+
+def _suggestion(told: Mapping[str, object]) -> Suggestion:
+    name, share = told["name"], told["share"]
+    source = next((source for source in SOURCES if source == told["source"]), None)
+    if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME or not name.isprintable() or source is None:
+        raise ValueError(name)
+    if not isinstance(share, int | float) or not 0 <= share <= 1:
+        raise ValueError(share)
+    return Suggestion(name, source, float(share))
+
+
+def suggestions_of(folder: RunFolder) -> dict[int, Suggestion]:
+    """Return the suggested names of a finished run; an older run gets them now."""
+    table = folder.label_table()
+    kept = load_suggestions(folder)
+    if kept is not None:
+        return kept
+    thumbnails = folder.thumbnails()
+    return {} if thumbnails is None else suggest_names(folder, table.names, table.written, thumbnails)
+
+
+def suggested_names(folder: RunFolder) -> dict[int, str]:
+    """Return the names that a run keeps, without looking at any picture."""
+    return {cluster: one.name for cluster, one in (load_suggestions(folder) or {}).items()}
+
+
+def still_meant(suggested: Mapping[int, str], original: I64, labels: I64) -> dict[int, str]:
+    """Return the suggestions that hold after corrections: what was merged with something else has none.
+
+    Args:
+        suggested: names of the method's clusters.
+        original: (N,) the method's clusters.
+        labels: (N,) clusters as corrected.
+
+    >>> still_meant({0: "sea", 1: "wood"}, np.array([0, 0, 1, 1]), np.array([0, 0, 0, 1]))
+    {1: 'wood'}
+    """
+    if not suggested:
+        return {}
+    now, same = np.bincount(labels), np.bincount(labels[labels == original], minlength=int(labels.max()) + 1)
+    return {
+        cluster: name
+        for cluster, name in suggested.items()
+        if 0 <= cluster < len(now) and now[cluster] and same[cluster] >= _STILL * now[cluster]
+    }
