@@ -15,6 +15,8 @@ function open<T>(title: string, build: (answer: (value: T | null) => void) => (N
     const body = build(answer);
     const heading = h("h2", { id: "dialog-title" }, title);
     const dialog = h("dialog", { class: className, "aria-labelledby": "dialog-title" }, heading, ...body);
+    // Last, so that it is not what has the focus at first; a telephone has no Escape key.
+    dialog.append(h("button", { type: "button", class: "close quiet", "aria-label": "Close", click: () => dialog.close() }, "×"));
     dialog.addEventListener("close", () => {
       dialog.remove();
       resolve(found);
@@ -122,6 +124,7 @@ const SHORTCUTS: [string, string][] = [
   ["Space", "select or let go"],
   ["Ctrl A", "select all images of the view"],
   ["Enter", "look at an image"],
+  ["F", "while looking at it: full size, and back"],
   ["S", "more like the selected images"],
   ["M", "move the selected images"],
   ["X", "mark the selected images wrong, or right again"],

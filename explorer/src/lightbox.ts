@@ -17,7 +17,8 @@ export interface LightboxHost {
 
 export function openLightbox(start: number, host: LightboxHost): void {
   let index = start;
-  const picture = h("div", { class: "picture" });
+  let isFull = false;
+  const picture = h("div", { class: "picture", role: "group", "aria-label": "Picture", tabindex: -1 });
   const facts = h("div", { class: "facts" });
   const dialog = h("dialog", { class: "lightbox", "aria-label": "Image", tabindex: -1 }, picture, facts);
 
@@ -28,13 +29,26 @@ export function openLightbox(start: number, host: LightboxHost): void {
     host.moved(index);
     const found = await getImage(row);
     if (host.rowAt(index) !== row) return; // the user has gone on
-    const image = h("img", { src: address("api/pictures/{row}", { row }), alt: found.name, draggable: "false" });
-    image.addEventListener("load", () => image.classList.toggle("enlarged", Math.max(image.naturalWidth, image.naturalHeight) < 200));
+    const image = h("img", { src: address("api/pictures/{row}", { row, full: isFull }), alt: found.name, draggable: "false", click: () => press("Full") });
+    const full = action("Full size", "F", () => void showFull(!isFull), { "aria-pressed": String(isFull), hidden: !isFull });
+    image.addEventListener("load", () => {
+      image.classList.toggle("enlarged", !isFull && Math.max(image.naturalWidth, image.naturalHeight) < 200);
+      if (!isFull) full.hidden = image.naturalWidth <= image.clientWidth; // all of it is seen already
+    });
+    picture.classList.toggle("full", isFull);
     fill(picture, host.hasPicture(row) ? image : h("p", { class: "hint" }, "There is no picture of this image."));
-    fill(facts, ...describe(found));
+    fill(facts, ...describe(found, full));
   };
 
-  const describe = (found: ImageFacts): Node[] => {
+  /** The picture pixel by pixel, to be scrolled, or as a whole. */
+  const showFull = async (isWanted: boolean): Promise<void> => {
+    isFull = isWanted;
+    await show(index);
+    if (isFull) picture.focus();
+    else dialog.focus();
+  };
+
+  const describe = (found: ImageFacts, full: Node): Node[] => {
     const term = (name: string, value: string) => h("div", {}, h("dt", {}, name), h("dd", {}, value));
     const isMoved = found.cluster !== found.original_cluster;
     const leave = (run: () => void) => () => {
@@ -54,6 +68,7 @@ export function openLightbox(start: number, host: LightboxHost): void {
       h(
         "div",
         { class: "stack" },
+        full,
         action("More like this", "S", leave(() => host.similar(found.row))),
         action("Move…", "M", leave(() => host.move(found.row))),
         action(found.is_wrong ? "Not wrong" : "Mark wrong", "X", () => void host.mark(found.row, !found.is_wrong).then(() => show(index))),
@@ -64,15 +79,19 @@ export function openLightbox(start: number, host: LightboxHost): void {
 
   const step = (by: number) => {
     const to = index + by;
-    if (to >= 0 && to < host.count()) void show(to);
+    if (to < 0 || to >= host.count()) return;
+    isFull = false;
+    void show(to);
   };
-  const press = (label: string) => [...facts.querySelectorAll("button")].find((button) => button.textContent?.startsWith(label))?.click();
+  const press = (label: string) => [...facts.querySelectorAll("button")].find((button) => !button.hidden && button.textContent?.startsWith(label))?.click();
   dialog.addEventListener("keydown", (event) => {
     event.stopPropagation();
     if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (isFull && event.key.startsWith("Arrow")) return; // they scroll
     const keys: Record<string, () => void> = {
       ArrowRight: () => step(1),
       ArrowLeft: () => step(-1),
+      f: () => press("Full"),
       s: () => press("More"),
       m: () => press("Move"),
       x: () => (press("Mark"), press("Not")),
@@ -83,6 +102,11 @@ export function openLightbox(start: number, host: LightboxHost): void {
   const next = h("button", { type: "button", class: "turn right", "aria-label": "Next image", click: () => step(1) }, "›");
   const close = h("button", { type: "button", class: "close quiet", "aria-label": "Close", click: () => dialog.close() }, "×");
   dialog.append(previous, next, close);
+  dialog.addEventListener("cancel", (event) => {
+    if (!isFull) return;
+    event.preventDefault(); // Escape goes back by one step
+    void showFull(false);
+  });
   dialog.addEventListener("close", () => dialog.remove());
   document.body.append(dialog);
   dialog.showModal();

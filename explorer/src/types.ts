@@ -157,7 +157,7 @@ export interface Get {
   "api/history": { parameters: {}; body: undefined; answer: HistoryEntry[] };
   "api/run": { parameters: {}; body: undefined; answer: Run };
   "api/sheet": { parameters: { row: number[] }; body: undefined; answer: Blob };
-  "api/pictures/{row}": { parameters: { row: number }; body: undefined; answer: Blob };
+  "api/pictures/{row}": { parameters: { row: number; full?: boolean }; body: undefined; answer: Blob };
   "api/exports/{name}": { parameters: { name: string }; body: undefined; answer: Blob };
   "api/tree": { parameters: {}; body: undefined; answer: Tree };
 }

@@ -101,6 +101,14 @@ class Browser:
     def wait(self, done: Callable[[], object], what: str) -> None:
         WebDriverWait(self.driver, PATIENCE, 0.05, ignored_exceptions=_PASSING).until(lambda _: done(), what)
 
+    def narrow(self, width: int | None) -> None:
+        """Show the page as a telephone does; None is the window again."""
+        if width is None:
+            self.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+            return
+        metrics = {"width": width, "height": 844, "deviceScaleFactor": 1, "mobile": True}
+        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+
     def dark(self, is_dark: bool) -> None:
         value = "dark" if is_dark else "light"
         features = {"features": [{"name": "prefers-color-scheme", "value": value}]}

@@ -231,6 +231,31 @@ class TestLooking:
         browser.wait(lambda: not browser.all("dialog"), "closed")
         assert server.editor.overview().n_wrong == 1
 
+    def test_full_size_and_back(self, browser: Browser, photo_run: Path, tmp_path: Path) -> None:
+        photos = write_photos(tmp_path / "photos")
+        Image.effect_noise((2400, 1600), 60).save(photos / "a" / "0.png")
+        server = Server(fitted(photos, tmp_path / "run").path)
+        try:
+            loaded(browser, server)
+            browser.click("#views li:nth-child(1) button")
+            browser.wait(lambda: browser.text("#title") == "All images", "all images")
+            browser.press(Keys.HOME, Keys.ENTER)
+            wide = "return document.querySelector('.lightbox img')?.naturalWidth"
+            browser.wait(lambda: browser.run(wide) == 1280, "large enough for the screen")
+            browser.wait(lambda: browser.one(".lightbox button[aria-pressed='false']").is_displayed(), "more of it")
+            browser.press("f")
+            browser.wait(lambda: browser.run(wide) == 2400, "every pixel")
+            assert browser.run("return document.querySelector('.lightbox img').clientWidth") == 2400
+            browser.press(Keys.ARROW_RIGHT)
+            browser.wait(lambda: browser.run("return document.querySelector('.picture').scrollLeft") > 0, "scrolled")
+            browser.press(Keys.ESCAPE)
+            browser.wait(lambda: browser.run(wide) == 1280, "back")
+            browser.press(Keys.ESCAPE)
+            browser.wait(lambda: not browser.all("dialog"), "closed")
+        finally:
+            browser.open("about:blank")
+            server.stop()
+
     def test_names_stay_text(self, browser: Browser, server: Server) -> None:
         loaded(browser, server)
         browser.click("#views li:nth-child(1) button")
@@ -260,6 +285,50 @@ class TestLooking:
         assert browser.run(colour) == dark
         browser.driver.refresh()
         browser.wait(lambda: browser.run(colour) == dark, "the choice is kept")
+
+
+NAMELESS = """
+return [...document.querySelectorAll("button, a, input, select, dialog, nav, [role=option], [role=listbox]")].filter(
+  (one) => one.checkVisibility() && !(one.getAttribute("aria-label") || one.getAttribute("aria-labelledby")
+    || one.textContent.trim() || one.title)).map((one) => one.outerHTML)"""
+SIDEWAYS = """
+return [document.documentElement, ...document.querySelectorAll("dialog[open], dialog[open] *, .side, .head")].filter(
+  (one) => one.scrollWidth > one.clientWidth + 1 && getComputedStyle(one).textOverflow !== "ellipsis"
+    && (one === document.documentElement || /auto|scroll/.test(getComputedStyle(one).overflowX)))
+  .map((one) => one.outerHTML)"""
+
+
+class TestTelephone:
+    def test_nothing_is_cut_off_or_nameless_and_every_window_has_a_way_out(
+        self, browser: Browser, server: Server
+    ) -> None:
+        browser.narrow(390)
+        try:
+            loaded(browser, server)
+            browser.click("#tile-0")
+            for key, window in {
+                "?": ".keys",
+                "m": ".picker",
+                "e": ".exports",
+                "c": "dialog.tree",
+                "r": "dialog",
+            }.items():
+                browser.press(key)
+                browser.wait(lambda window=window: browser.one(window).is_displayed(), window)
+                assert browser.run(SIDEWAYS) == [], window
+                assert browser.run(NAMELESS) == [], window
+                browser.run(
+                    """[...document.querySelectorAll("dialog button")]
+                      .find((one) => ["Close", "Cancel"].includes(one.ariaLabel ?? one.textContent)).click()"""
+                )
+                browser.wait(lambda: not browser.all("dialog"), "closed without a keyboard")
+            labels = "return [...document.querySelectorAll('.twig .label')].every((one) => one.clientWidth > 60)"
+            browser.press("c")
+            browser.wait(lambda: browser.all(".twig .label"), "the tree")
+            assert browser.run(labels), "names of branches can be read"
+            browser.press(Keys.ESCAPE)
+        finally:
+            browser.narrow(None)
 
 
 class TestEditing:

@@ -109,6 +109,7 @@ class TestLooking:
             assert picture.size == (480, 160)
         large = client.get("api/pictures/0")
         assert large.headers["content-type"] == "image/png"
+        assert client.get("api/pictures/0?full=true").content == large.content, "a small one has nothing to add"
         assert client.get("api/pictures/18").status_code == 404
         assert client.get("api/sheet?row=18").status_code == 404
 

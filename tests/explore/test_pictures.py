@@ -67,7 +67,15 @@ class TestFolder:
         found = opened(fitted(photos, tmp_path / "run", size=12))
         row = RunFolder.open(tmp_path / "run").label_table().names.index("a/wide.png")
         assert pixels_of(found.large(row)).shape == (427, 1280, 3)
+        assert pixels_of(found.large(row, is_full=True)).shape == (1000, 3000, 3)
         assert (found.tile.width, found.tile.height) == (160, 160), "larger than what the method saw"
+
+    def test_a_picture_too_large_for_its_full_size_is_made_smaller(self, tmp_path: Path) -> None:
+        photos = write_photos(tmp_path / "photos")
+        Image.new("L", (20_000, 40)).save(photos / "a" / "strip.png")
+        found = opened(fitted(photos, tmp_path / "run", size=12))
+        row = RunFolder.open(tmp_path / "run").label_table().names.index("a/strip.png")
+        assert pixels_of(found.large(row, is_full=True)).shape == (3, 1280, 3)
 
     def test_a_picture_that_is_gone_or_broken_comes_from_the_run(self, photo_run: RunFolder, tmp_path: Path) -> None:
         names = photo_run.label_table().names

@@ -294,9 +294,9 @@ def _add_pictures(app: FastAPI, desk: Desk) -> None:
         return _picture(desk.pictures.sheet(row))
 
     @app.get("/api/pictures/{row}", response_class=Response, responses=picture)
-    def large(row: Annotated[int, InPath(ge=0, lt=2**40)]) -> Response:
+    def large(row: Annotated[int, InPath(ge=0, lt=2**40)], full: bool = False) -> Response:
         _require_row(desk.editor, row)
-        found = desk.pictures.large(row)
+        found = desk.pictures.large(row, is_full=full)
         if found is None:
             raise HTTPException(404, "There is no picture of this image any more. Restore the source to see it.")
         return _picture(found)

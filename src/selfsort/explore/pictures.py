@@ -38,6 +38,9 @@ TILE_SIDE = 160
 LARGE_SIDE = 1280
 """Longest side of a picture on its own."""
 
+FULL_SIDE = 16_384
+"""Longest side of a picture at its full size: browsers draw no larger ones, and JPEG holds 65,535 at most."""
+
 SHEET_COLUMNS = 8
 
 _LOSSLESS_SIDE = 64
@@ -70,8 +73,8 @@ class PictureSource(Protocol):
         """Return a small picture, (h, w, 3)."""
         ...
 
-    def large(self, row: int) -> U8 | None:
-        """Return a picture as large as there is, within reason."""
+    def large(self, row: int, side: int) -> U8 | None:
+        """Return a whole picture as large as there is; one that is decoded has at most `side` pixels a side."""
         ...
 
 
@@ -83,13 +86,13 @@ class ArraySource:
 
     def tile(self, row: int) -> U8 | None:
         """Return the picture at the size of a tile."""
-        pixels = self.large(row)
+        pixels = self.large(row, LARGE_SIDE)
         if pixels is None or pixels.shape == self._spec.shape:
             return pixels
         size = (self._spec.width, self._spec.height)
         return np.asarray(Image.fromarray(pixels).resize(size, Image.Resampling.BOX))
 
-    def large(self, row: int) -> U8 | None:
+    def large(self, row: int, side: int) -> U8 | None:
         """Return the pixels as they are."""
         place = self._place(row)
         return None if place is None else match_channels(self._pixels[place], 3)
@@ -120,9 +123,10 @@ class FileSource:
                     self._bytes -= self._tiles.popitem(last=False)[1].nbytes
         return pixels
 
-    def large(self, row: int) -> U8 | None:
-        """Decode the whole picture, at most `LARGE_SIDE` pixels wide or high."""
-        return self._decode(row, _whole)
+    def large(self, row: int, side: int) -> U8 | None:
+        """Decode the whole picture, at most `side` pixels wide or high; smaller if that would fill the memory."""
+        found = self._decode(row, lambda stream: _whole(stream, side))
+        return self.large(row, LARGE_SIDE) if found is None and side > LARGE_SIDE else found
 
     def _decode(self, row: int, spec: Callable[[IO[bytes]], ImageSpec]) -> U8 | None:
         item = self.find(row)
@@ -145,9 +149,9 @@ class FileSource:
         return open_file(path)
 
 
-def _whole(stream: IO[bytes]) -> ImageSpec:
+def _whole(stream: IO[bytes], side: int) -> ImageSpec:
     look = probe(stream)
-    scale = min(1, LARGE_SIDE / max(look.width, look.height))
+    scale = min(1, side / max(look.width, look.height))
     return ImageSpec(max(1, round(look.height * scale)), max(1, round(look.width * scale)), 3, "stretch")
 
 
@@ -199,9 +203,10 @@ class Pictures:
             sheet[top : top + height, left : left + width] = pixels
         return replace(_encode(sheet, max(height, width)), missing=tuple(missing))
 
-    def large(self, row: int) -> Encoded | None:
-        """Return one picture on its own."""
-        found = next((pixels for source in self._sources if (pixels := source.large(row)) is not None), None)
+    def large(self, row: int, *, is_full: bool = False) -> Encoded | None:
+        """Return one picture on its own, large enough for a screen or at its full size."""
+        side = FULL_SIDE if is_full else LARGE_SIDE
+        found = next((pixels for source in self._sources if (pixels := source.large(row, side)) is not None), None)
         return None if found is None else _encode(found, max(found.shape))
 
     def _tiles(self, rows: Sequence[int]) -> list[U8 | None]:

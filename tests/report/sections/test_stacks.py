@@ -32,7 +32,8 @@ def test_the_best_comes_first_and_the_others_say_why(tmp_path: Path) -> None:
     page = parse_text(found)
     assert [image.attributes["data-row"] for image in page.all("img")] == ["5", "2", "8", "9"]
     assert page.all("img")[1].attributes["alt"].endswith(": copy")
-    assert "2 stacks; 3 pictures are spare (1 burst, 1 copy, 1 resized)" in page.all("div")[0].text
+    assert "2 stacks; 3 pictures are spare (1 from a burst, 1 copy, 1 resized)" in page.all("div")[0].text
+    assert [title.text for title in page.all("h4")] == ["The best, 1 from a burst, 1 copy", "The best, 1 resized"]
     assert "(burst)" in page.all("div")[0].text  # of what has no small copy, the name
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
 
 from selfsort.report.read import RunData
 from selfsort.report.render.html import Html, element
@@ -21,10 +20,9 @@ def stacks(run: RunData, pictures: Pictures, *, budget: int) -> Html | None:
     if not found:
         return None
     counted = Counter(one.kind for stack in found for one in stack.others)
-    kinds = ", ".join(f"{n:,} {kind}" for kind, n in sorted(counted.items()))
     note = (
         f"{plural(len(found), 'stack')}; {plural(sum(counted.values()), 'picture')} "
-        f"{'is' if counted.total() == 1 else 'are'} spare ({kinds}). The best of each comes first."
+        f"{'is' if counted.total() == 1 else 'are'} spare ({_words(counted)}). The best of each comes first."
     )
     n_bytes = pictures.mean_bytes()
     cards = []
@@ -41,13 +39,13 @@ def stacks(run: RunData, pictures: Pictures, *, budget: int) -> Html | None:
             element(
                 "div",
                 {"class": "strip"},
-                element("h4", {}, _words(kind.values()), f", {more} more" if more else ""),
+                element("h4", {}, f"The best, {_words(Counter(kind.values()))}", f", {more} more" if more else ""),
                 element("div", {"class": "thumbs"}, shown),
             )
         )
     if len(cards) < len(found):
         note += f" Not shown: {len(found) - len(cards):,}. selfsort duplicates RUN --out FILE.csv writes all."
-    return element("div", {}, element("p", {"class": "note"}, note), cards)
+    return element("div", {}, element("p", {"class": "note"}, note), element("div", {"class": "piles"}, cards))
 
 
 def _picture(run: RunData, pictures: Pictures, row: int, kind: str) -> Html:
@@ -57,6 +55,8 @@ def _picture(run: RunData, pictures: Pictures, row: int, kind: str) -> Html:
     return pictures.image(row, f"{shorten(name)}: {kind}")
 
 
-def _words(kinds: Iterable[str]) -> str:
-    counted = Counter(kinds)
-    return "best, then " + ", ".join(f"{n} {kind}" for kind, n in counted.items())
+def _words(counted: Counter[str]) -> str:
+    """Say how many there are of each kind: 2 copies, 1 in other light."""
+    words = {"other light": "in other light", "burst": "from a burst"}
+    many = words | {"copy": "copies"}
+    return ", ".join(f"{n:,} {(words if n == 1 else many).get(kind, kind)}" for kind, n in sorted(counted.items()))
