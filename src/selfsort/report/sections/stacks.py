@@ -19,7 +19,7 @@ def stacks(run: RunData, pictures: Pictures, *, budget: int) -> Html | None:
     found = load_stacks(run.folder, run.n_images)
     if not found:
         return None
-    counted = Counter(one.kind for stack in found for one in stack.others)
+    counted = Counter[str](one.kind for stack in found for one in stack.others)
     note = (
         f"{plural(len(found), 'stack')}; {plural(sum(counted.values()), 'picture')} "
         f"{'is' if counted.total() == 1 else 'are'} spare ({_words(counted)}). The best of each comes first."
@@ -39,7 +39,7 @@ def stacks(run: RunData, pictures: Pictures, *, budget: int) -> Html | None:
             element(
                 "div",
                 {"class": "strip"},
-                element("h4", {}, f"The best, {_words(Counter(kind.values()))}", f", {more} more" if more else ""),
+                element("h4", {}, f"The best, {_words(Counter[str](kind.values()))}", f", {more} more" if more else ""),
                 element("div", {"class": "thumbs"}, shown),
             )
         )
