@@ -15,6 +15,7 @@ from torch import Tensor
 from selfsort.data.synthetic import shapes
 from selfsort.errors import InvalidInput
 from selfsort.learning.batches import InputTensor
+from selfsort.learning.epoch import run_epoch
 from selfsort.learning.rates import set_rate
 from selfsort.methods import dbc
 from selfsort.methods.dbc import (
@@ -30,6 +31,7 @@ from selfsort.methods.dbc import (
     train,
 )
 from selfsort.metrics.external import accuracy
+from selfsort.nets.autoencoder import FCAE
 from selfsort.types import F64, Clustering, Images, Snapshot, State
 
 CPU = torch.device("cpu")
@@ -382,13 +384,13 @@ class TestWhitening:
         self, pictures: Images, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         modes: list[tuple[str, bool]] = []
-        forward = dbc.FCAE.__init__
+        build = FCAE.__init__
 
-        def watched(net: dbc.FCAE, *rest: Any) -> None:
-            forward(net, *rest)
+        def watched(net: FCAE, *rest: Any) -> None:
+            build(net, *rest)
             net.encoder.register_forward_hook(lambda m, x, z: modes.append((f"{z.requires_grad}", m.training)))
 
-        monkeypatch.setattr(dbc.FCAE, "__init__", watched)
+        monkeypatch.setattr(FCAE, "__init__", watched)
         list(snapshots(pictures, QUICK_WHITENED))
         assert set(modes) == {("True", True), ("False", False)}
 
@@ -397,7 +399,6 @@ class TestWhitening:
         self, pictures: Images, monkeypatch: pytest.MonkeyPatch, decay: Literal["cosine", "constant"], expected: Any
     ) -> None:
         rates: list[float] = []
-        run_epoch = dbc.run_epoch
 
         def remember(step: Any, batches: Any, optimizer: torch.optim.Optimizer, **rest: Any) -> Any:
             rates.append(optimizer.param_groups[0]["lr"])
@@ -413,7 +414,6 @@ class TestWhitening:
         self, pictures: Images, monkeypatch: pytest.MonkeyPatch, target_steps: int, expected: int
     ) -> None:
         steps: list[int] = []
-        run_epoch = dbc.run_epoch
 
         def remember(*args: Any, **rest: Any) -> Any:
             stats = run_epoch(*args, **rest)
