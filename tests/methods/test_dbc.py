@@ -14,8 +14,8 @@ from torch import Tensor
 
 from selfsort.data.synthetic import shapes
 from selfsort.errors import InvalidInput
-from selfsort.learning import epoch
 from selfsort.learning.batches import InputTensor
+from selfsort.learning.epoch import run_epoch
 from selfsort.learning.rates import set_rate
 from selfsort.methods import dbc
 from selfsort.methods.dbc import (
@@ -384,10 +384,10 @@ class TestWhitening:
         self, pictures: Images, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         modes: list[tuple[str, bool]] = []
-        forward = FCAE.__init__
+        build = FCAE.__init__
 
         def watched(net: FCAE, *rest: Any) -> None:
-            forward(net, *rest)
+            build(net, *rest)
             net.encoder.register_forward_hook(lambda m, x, z: modes.append((f"{z.requires_grad}", m.training)))
 
         monkeypatch.setattr(FCAE, "__init__", watched)
@@ -399,7 +399,6 @@ class TestWhitening:
         self, pictures: Images, monkeypatch: pytest.MonkeyPatch, decay: Literal["cosine", "constant"], expected: Any
     ) -> None:
         rates: list[float] = []
-        run_epoch = epoch.run_epoch
 
         def remember(step: Any, batches: Any, optimizer: torch.optim.Optimizer, **rest: Any) -> Any:
             rates.append(optimizer.param_groups[0]["lr"])
@@ -415,7 +414,6 @@ class TestWhitening:
         self, pictures: Images, monkeypatch: pytest.MonkeyPatch, target_steps: int, expected: int
     ) -> None:
         steps: list[int] = []
-        run_epoch = epoch.run_epoch
 
         def remember(*args: Any, **rest: Any) -> Any:
             stats = run_epoch(*args, **rest)

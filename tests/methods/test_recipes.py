@@ -104,6 +104,22 @@ def test_shipped_recipe_paper_is_the_printed_text(method: str, expected: dict[st
     assert {name: getattr(found, name) for name in expected} == expected
 
 
+def test_shipped_recipe_whitened_is_ours_and_only_taken_when_asked_for() -> None:
+    reading = {"before_relu": True, "whiten": True, "n_restarts": 20}
+    boosting = {
+        **{"freeze_bn": False, "decay": "constant", "lr": 1e-3, "batch_size": 128, "alpha": 2.0},
+        **{"epochs": 40, "target_steps": 140},
+    }
+    for method, expected in (("fcae-kmeans", reading), ("dbc", reading | boosting)):
+        recipe = choose_recipe(method, "whitened", (28, 28, 1), has_accelerator=False).recipe
+        found = find_kind(method).config.from_json({"n_clusters": 10, **recipe.settings})
+        assert {name: getattr(found, name) for name in expected} == expected
+        assert recipe.source.startswith("ours")
+        for name in ("auto", "default", "paper"):
+            other = choose_recipe(method, name, (28, 28, 1), has_accelerator=False).recipe.settings
+            assert not other.keys() & {"before_relu", "whiten", "decay", "target_steps"}
+
+
 def test_shipped_recipes_of_papers_are_only_taken_when_asked_for() -> None:
     for method in ("jule", "dbc", "dac", "gatcluster", "secu"):
         for has_accelerator in (False, True):

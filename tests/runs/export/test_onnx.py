@@ -25,8 +25,8 @@ from selfsort.types import F32, Images
 NETWORKS = list(METHODS)
 
 
-def saved(name: str, images: Images, path: Path) -> ImageClusterer:
-    model = ImageClusterer(name, n_clusters=3, settings=TINY.get(name), recipe="default", device="cpu").fit(images)
+def saved(name: str, images: Images, path: Path, recipe: str = "default") -> ImageClusterer:
+    model = ImageClusterer(name, n_clusters=3, settings=TINY.get(name), recipe=recipe, device="cpu").fit(images)
     model.save(path)
     return model
 
@@ -41,10 +41,15 @@ def run_onnx(path: Path, images: Images) -> list[F32]:
     return found
 
 
-@pytest.mark.parametrize("name", NETWORKS)
-def test_it_says_what_predict_proba_says(name: str, tmp_path: Path) -> None:
-    model = saved(name, shapes(12, size=16, n_classes=3, channels=3)[0], tmp_path / "run")
+@pytest.mark.parametrize(
+    ("name", "recipe"), [*((name, "default") for name in NETWORKS), ("dbc", "whitened"), ("fcae-kmeans", "whitened")]
+)
+def test_it_says_what_predict_proba_says(name: str, recipe: str, tmp_path: Path) -> None:
+    trained_on = shapes(12, size=16, n_classes=3, channels=3)[0]
+    model = saved(name, trained_on, tmp_path / "run", recipe)
     path = export_onnx(RunFolder.open(tmp_path / "run"), tmp_path / "model.onnx")
+    if recipe == "whitened":  # nmf-d, for one, labels new images by another rule
+        np.testing.assert_array_equal(model.predict(trained_on), model.labels_)
     new = shapes(34, size=16, n_classes=3, channels=3, seed=9)[0].subset(slice(0, 100))
     soft, features = run_onnx(path, new)
     assert soft.shape == (100, 3)
