@@ -314,7 +314,7 @@ class TestTelephone:
                 "r": "dialog",
             }.items():
                 browser.press(key)
-                browser.wait(lambda window=window: browser.one(window).is_displayed(), window)
+                browser.wait(browser.one_is_shown(window), window)
                 assert browser.run(SIDEWAYS) == [], window
                 assert browser.run(NAMELESS) == [], window
                 browser.run(

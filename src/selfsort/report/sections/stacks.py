@@ -19,7 +19,7 @@ def stacks(run: RunData, pictures: Pictures, *, budget: int) -> Html | None:
     found = load_stacks(run.folder, run.n_images)
     if not found:
         return None
-    counted = Counter(one.kind for stack in found for one in stack.others)
+    counted: Counter[str] = Counter(one.kind for stack in found for one in stack.others)
     note = (
         f"{plural(len(found), 'stack')}; {plural(sum(counted.values()), 'picture')} "
         f"{'is' if counted.total() == 1 else 'are'} spare ({_words(counted)}). The best of each comes first."
@@ -32,7 +32,7 @@ def stacks(run: RunData, pictures: Pictures, *, budget: int) -> Html | None:
         if len(new) * n_bytes > budget:
             break
         budget -= round(len(new) * n_bytes)
-        kind = {one.row: one.kind for one in stack.others}
+        kind: dict[int, str] = {one.row: one.kind for one in stack.others}
         shown = [_picture(run, pictures, row, kind.get(row, "best")) for row in rows]
         more = len(stack.rows) - len(rows)
         cards.append(
