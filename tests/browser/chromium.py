@@ -69,6 +69,10 @@ class Browser:
     def one(self, selector: str) -> WebElement:
         return self.driver.find_element(By.CSS_SELECTOR, selector)
 
+    def one_is_shown(self, selector: str) -> Callable[[], bool]:
+        """Return a question to wait for."""
+        return lambda: self.one(selector).is_displayed()
+
     def click(self, selector: str) -> None:
         """Click as soon as that is possible: after an edit the page draws its lists anew."""
 

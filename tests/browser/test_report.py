@@ -91,6 +91,22 @@ def test_a_narrow_window_does_not_scroll_sideways(browser: Browser, page: Path) 
         browser.driver.set_window_size(size["width"], size["height"])
 
 
+def test_a_long_name_is_read_whole_on_a_telephone(browser: Browser, page: Path) -> None:
+    browser.narrow(390)
+    try:
+        opened(browser, page)
+        browser.run("document.querySelector('.card h3').append(' and other things that one wears in winter'.repeat(3))")
+        assert browser.run("return document.documentElement.scrollWidth <= innerWidth")
+        outside = """return [...document.querySelectorAll(".card h3")].filter((one) => one.getBoundingClientRect().right
+          > one.closest(".card").getBoundingClientRect().right).length"""
+        assert browser.run(outside) == 0
+        nameless = """return [...document.querySelectorAll("button, a, select, summary")].filter((one) =>
+          !(one.textContent.trim() || one.ariaLabel || one.title)).length"""
+        assert browser.run(nameless) == 0
+    finally:
+        browser.narrow(None)
+
+
 def test_branches_of_the_tree_open_and_close(browser: Browser, page: Path) -> None:
     opened(browser, page)
     browser.run("document.querySelector('#tree').scrollIntoView({ behavior: 'instant' })")
