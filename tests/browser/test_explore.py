@@ -6,7 +6,6 @@ import csv
 import shutil
 import threading
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -86,10 +85,6 @@ BLANK = f"{SEEN}.filter((tile) => tile.classList.contains('pending')).length"
 def loaded(browser: Browser, server: Server) -> None:
     browser.open(server.new_link())
     browser.wait(lambda: browser.run(IN_SIGHT) > 0 and browser.run(BLANK) == 0, "the gallery is visible")
-
-
-def is_shown(browser: Browser, selector: str) -> bool:
-    return browser.one(selector).is_displayed()
 
 
 def sizes(browser: Browser) -> dict[str, int]:
@@ -319,7 +314,7 @@ class TestTelephone:
                 "r": "dialog",
             }.items():
                 browser.press(key)
-                browser.wait(partial(is_shown, browser, window), window)
+                browser.wait(browser.one_is_shown(window), window)
                 assert browser.run(SIDEWAYS) == [], window
                 assert browser.run(NAMELESS) == [], window
                 browser.run(
