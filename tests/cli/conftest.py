@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -32,3 +34,11 @@ def assert_refused(done: Any, *parts: str, code: int = 2) -> None:
     assert "Traceback" not in done.err
     for part in parts:
         assert part in done.err
+
+
+@pytest.fixture
+def _ctrl_c_is_heard() -> Iterator[None]:
+    """Programs started from a shell's background ignore Ctrl-C, and so would those that a test starts there."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)

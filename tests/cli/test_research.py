@@ -26,7 +26,7 @@ def test_tables_are_listed(selfsort: Command) -> None:
     assert all(name in done.out for name in TABLES)
     listed = json.loads(selfsort("bench", "--json").out)["tables"]
     states = {table["name"]: table["state"] for table in listed}
-    assert states.keys() == TABLES.keys()
+    assert states.keys() >= TABLES.keys()
     assert states["classic"] == "none of 168 combinations measured yet."
 
 

@@ -46,7 +46,7 @@ def test_a_folder_that_is_not_there_opens_no_page(selfsort: Command, monkeypatch
 
 
 @pytest.fixture
-def sorting(photos: Path) -> Iterator[subprocess.Popen[str]]:
+def sorting(photos: Path, _ctrl_c_is_heard: None) -> Iterator[subprocess.Popen[str]]:
     command = [
         sys.executable,
         "-m",

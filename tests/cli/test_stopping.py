@@ -42,14 +42,6 @@ def _toy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(registry.OWN, "toy", TOY)
 
 
-@pytest.fixture
-def _ctrl_c_is_heard() -> Iterator[None]:
-    """Programs started from a shell's background ignore Ctrl-C, and so would those that a test starts there."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
 def environment(**more: str) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")]), "OMP_NUM_THREADS": "1", **more}
 
