@@ -82,15 +82,27 @@ def neighbour_map(features: F32) -> F64:
     return place
 
 
+_FEWEST_FOR_TSNE = 50
+"""Fewer points have no neighbourhoods that a map could show, and loading t-SNE takes seconds."""
+
+
 def tsne_map(features: F32) -> F64 | None:
     """Place N points in the plane by t-SNE (van der Maaten and Hinton 2008); None without the extra `tsne`."""
-    if len(features) < 5 or importlib.util.find_spec("openTSNE") is None:
+    if len(features) < _FEWEST_FOR_TSNE or importlib.util.find_spec("openTSNE") is None:
         return None
     from openTSNE import TSNE
 
     perplexity = min(30.0, (len(features) - 1) / 3)
     with np.errstate(all="ignore"):
-        found = TSNE(perplexity=perplexity, initialization="pca", random_state=0, n_jobs=1).fit(features)
+        drawing = TSNE(
+            perplexity=perplexity,
+            initialization="pca",
+            early_exaggeration_iter=100,  # a third of the usual steps: several maps are drawn for one page
+            n_iter=250,
+            random_state=0,
+            n_jobs=1,
+        )
+        found = drawing.fit(features)
     place: F64 = np.asarray(found, dtype=np.float64)
     return place
 
