@@ -1,8 +1,8 @@
 /** What the server is asked and what it answers; the forms are in types.ts, which is written from its own description. */
 
-import type { CutMade, Edited, Exported, ExportRequest, Get, HistoryEntry, ImageFacts, Listing, Overview, Post, Run, Tree } from "./types";
+import type { CutMade, Edited, Exported, ExportRequest, Get, HistoryEntry, ImageFacts, Lesson, Listing, Overview, PictureStack, Post, Run, Tree } from "./types";
 
-export type { Cluster, HistoryEntry, ImageFacts, Listing, Overview, Run, Tree } from "./types";
+export type { Cluster, HistoryEntry, ImageFacts, Listing, Overview, PictureStack, Run, Tree } from "./types";
 
 export type ExportKind = ExportRequest["kind"];
 export type EditRequest = Post["api/edits"]["body"];
@@ -68,6 +68,10 @@ export const makeEdit = (edit: EditRequest): Promise<Edited> => post("api/edits"
 export const undo = (): Promise<Overview> => post("api/undo", undefined);
 export const redo = (): Promise<Overview> => post("api/redo", undefined);
 export const writeExport = (kind: ExportKind): Promise<Exported> => post("api/exports", { kind });
+
+export const getStacks = (): Promise<PictureStack[]> => get("api/stacks", {});
+export const getLesson = (): Promise<Lesson> => get("api/lessons", {});
+export const beginLesson = (): Promise<Lesson> => post("api/lessons", undefined);
 
 export const getTree = (): Promise<Tree> => get("api/tree", {});
 export const makeCut = (clusters: number): Promise<CutMade> => post("api/cuts", { clusters });

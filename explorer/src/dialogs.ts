@@ -126,6 +126,7 @@ const SHORTCUTS: [string, string][] = [
   ["Enter", "look at an image"],
   ["F", "while looking at it: full size, and back"],
   ["S", "more like the selected images"],
+  ["D", "the stack of duplicates that an image is in"],
   ["M", "move the selected images"],
   ["X", "mark the selected images wrong, or right again"],
   ["J  K", "next, previous cluster"],

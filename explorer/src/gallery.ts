@@ -4,6 +4,7 @@ import type { Listing } from "./api";
 import { h } from "./dom";
 import { type Grid, fitGrid, place, scrollFor, stepTo, tilesBetween, totalHeight } from "./layout";
 import { Selection } from "./selection";
+import { type Stacks, badge as badgeOf } from "./stacks";
 import type { Tiles } from "./tiles";
 
 const GAP = 8;
@@ -17,6 +18,7 @@ interface Tile {
   element: HTMLElement;
   canvas: HTMLCanvasElement;
   caption: HTMLElement;
+  badge: HTMLElement;
   row: number;
   isDrawn: boolean;
   /** What it looks like, so that a tile that has not changed is left alone. */
@@ -27,6 +29,7 @@ export interface GalleryHost {
   nameOf(row: number): string;
   clusterName(id: number): string;
   open(index: number): void;
+  openStack(id: number): void;
   selectionChanged(): void;
 }
 
@@ -37,6 +40,9 @@ export class Gallery {
   listing: Listing = EMPTY;
   private wrong = new Set<number>();
   private moved = new Set<number>();
+  /** Duplicates of which one would be kept; whether the view is about them. */
+  private stacks: Stacks | null = null;
+  private isAmongStacks = false;
   private active = 0;
   private wanted = 92;
   private grid: Grid = { columns: 1, width: 1, height: 1, gap: GAP };
@@ -70,7 +76,8 @@ export class Gallery {
     new ResizeObserver(() => this.resize()).observe(box);
   }
 
-  show(listing: Listing, isSameView: boolean): void {
+  show(listing: Listing, isSameView: boolean, isAmongStacks = false): void {
+    this.isAmongStacks = isAmongStacks;
     this.listing = listing;
     this.wrong = new Set(listing.wrong);
     this.moved = new Set(listing.moved);
@@ -94,6 +101,16 @@ export class Gallery {
   refresh(): void {
     for (const [index, tile] of this.shown) this.dress(tile, index);
     this.want();
+  }
+
+  setStacks(stacks: Stacks): void {
+    this.stacks = stacks;
+    this.refresh();
+  }
+
+  /** The image that keys act on. */
+  get activeRow(): number | undefined {
+    return this.listing.rows[this.active];
   }
 
   isWrong(row: number): boolean {
@@ -167,8 +184,9 @@ export class Gallery {
     if (!tile) {
       const canvas = h("canvas", { "aria-hidden": "true" });
       const caption = h("span", { class: "caption" });
-      const element = h("div", { class: "tile", role: "option", draggable: "true" }, canvas, h("span", { class: "tick", "aria-hidden": "true" }), caption);
-      tile = { element, canvas, caption, row: -1, isDrawn: false, look: "" };
+      const badge = h("span", { class: "badge", "aria-hidden": "true" });
+      const element = h("div", { class: "tile", role: "option", draggable: "true" }, canvas, h("span", { class: "tick", "aria-hidden": "true" }), badge, caption);
+      tile = { element, canvas, caption, badge, row: -1, isDrawn: false, look: "" };
       this.sheet.append(element);
     }
     const { left, top } = place(this.grid, index);
@@ -207,11 +225,12 @@ export class Gallery {
     const isMissing = this.tiles.find(row) === null;
     const isWrong = this.wrong.has(row);
     const isMoved = this.moved.has(row);
-    const said = [name, where, score === undefined ? "" : `similarity ${score.toFixed(2)}`, isWrong ? "marked wrong" : "", isMoved ? "moved by you" : ""];
+    const place = this.stacks?.of(row);
+    const said = [name, where, this.stacks?.words(row) ?? "", score === undefined ? "" : `similarity ${score.toFixed(2)}`, isWrong ? "marked wrong" : "", isMoved ? "moved by you" : ""];
     const words = said.filter(Boolean).join(" · ");
-    const classes = ["tile", !tile.isDrawn && "pending", isMissing && "missing", isWrong && "wrong", isMoved && "moved", index === this.active && "active"];
+    const classes = ["tile", !tile.isDrawn && "pending", isMissing && "missing", isWrong && "wrong", isMoved && "moved", place?.isBest && "best", index === this.active && "active"];
     const isSelected = this.selection.rows.has(row);
-    const look = `${index} ${isSelected} ${classes.join(" ")} ${words}`;
+    const look = `${index} ${this.isAmongStacks} ${isSelected} ${classes.join(" ")} ${words}`;
     if (tile.look === look) return;
     tile.look = look;
     element.className = classes.filter(Boolean).join(" ");
@@ -220,6 +239,7 @@ export class Gallery {
     element.setAttribute("aria-setsize", String(this.listing.rows.length));
     element.setAttribute("aria-label", words);
     element.title = words;
+    tile.badge.textContent = place ? badgeOf(place, this.isAmongStacks) : "";
     tile.caption.textContent = isMissing ? name : where;
   }
 
@@ -236,10 +256,20 @@ export class Gallery {
     }
     this.active = index;
     const isTick = event.target instanceof Element && event.target.classList.contains("tick");
+    const stack = event.target instanceof Element && event.target.classList.contains("badge") ? this.stackAt(index) : undefined;
+    if (stack !== undefined) {
+      this.host.openStack(stack);
+      return;
+    }
     if (event.shiftKey) this.selection.extend(this.listing.rows, index);
     else if (event.ctrlKey || event.metaKey || isTick) this.selection.toggle(this.listing.rows, index);
     else this.selection.only(this.listing.rows, index);
     this.render();
+  }
+
+  private stackAt(index: number): number | undefined {
+    const row = this.listing.rows[index];
+    return row === undefined ? undefined : this.stacks?.of(row)?.id;
   }
 
   private keydown(event: KeyboardEvent): void {

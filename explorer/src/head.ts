@@ -53,7 +53,7 @@ export class Head {
     this.facts.textContent = facts;
     document.title = `${title} · selfsort`;
     const isCluster = cluster !== undefined;
-    this.order.hidden = view.kind === "like";
+    this.order.hidden = view.kind === "like" || view.kind === "stack" || view.kind === "stacks";
     // Only a cluster has a centre to be near to.
     const offered = ORDERS.filter(([value]) => isCluster || value === "unsure" || value === "name");
     fill(this.order, ...offered.map(([value, label]) => h("option", { value, selected: value === order }, label)));
@@ -81,6 +81,10 @@ export class Head {
         return ["Marked wrong", `${plural(nShown, "image")} that you say lie in the wrong cluster`];
       case "moved":
         return ["Moved by you", `${plural(nShown, "image")} now in another cluster than the method put them`];
+      case "stacks":
+        return ["Stacks of duplicates", `${plural(nShown, "image")}, stack by stack; the proposed best of each comes first. Nothing is ever deleted.`];
+      case "stack":
+        return ["A stack", `${plural(nShown, "image")} that show the same; the proposed best comes first`];
       case "all":
         return ["All images", plural(nShown, "image")];
       case "cluster":

@@ -10,6 +10,9 @@ export interface LightboxHost {
   clusterName(id: number): string;
   hasPicture(row: number): boolean;
   similar(row: number): void;
+  /** In words, what it is in its stack of duplicates; empty if it is in none. */
+  stackWords(row: number): string;
+  openStack(row: number): void;
   move(row: number): void;
   mark(row: number, isWrong: boolean): Promise<void>;
   moved(index: number): void;
@@ -50,6 +53,7 @@ export function openLightbox(start: number, host: LightboxHost): void {
 
   const describe = (found: ImageFacts, full: Node): Node[] => {
     const term = (name: string, value: string) => h("div", {}, h("dt", {}, name), h("dd", {}, value));
+    const stack = host.stackWords(found.row);
     const isMoved = found.cluster !== found.original_cluster;
     const leave = (run: () => void) => () => {
       dialog.close();
@@ -64,12 +68,14 @@ export function openLightbox(start: number, host: LightboxHost): void {
         isMoved && term("Was in", `Cluster ${found.original_cluster}`),
         term("Confidence of the method", found.confidence.toFixed(2)),
         found.is_wrong && term("Mark", "wrong"),
+        stack !== "" && term("Duplicates", stack),
       ),
       h(
         "div",
         { class: "stack" },
         full,
         action("More like this", "S", leave(() => host.similar(found.row))),
+        stack && action("Its stack", "D", leave(() => host.openStack(found.row))),
         action("Move…", "M", leave(() => host.move(found.row))),
         action(found.is_wrong ? "Not wrong" : "Mark wrong", "X", () => void host.mark(found.row, !found.is_wrong).then(() => show(index))),
       ),
@@ -93,6 +99,7 @@ export function openLightbox(start: number, host: LightboxHost): void {
       ArrowLeft: () => step(-1),
       f: () => press("Full"),
       s: () => press("More"),
+      d: () => press("Its stack"),
       m: () => press("Move"),
       x: () => (press("Mark"), press("Not")),
     };

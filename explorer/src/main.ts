@@ -7,8 +7,10 @@ import { showExport } from "./exporting";
 import { Gallery } from "./gallery";
 import { Head } from "./head";
 import { listenForKeys } from "./keys";
+import { learn, resumeLearning } from "./learning";
 import { openLightbox } from "./lightbox";
 import { Sidebar } from "./sidebar";
+import { Stacks } from "./stacks";
 import { setUpTheme } from "./theme";
 import { Tiles } from "./tiles";
 import { toast } from "./toast";
@@ -20,6 +22,7 @@ class Page {
   private names: string[] | null = null;
   private view: View;
   private order: api.Order = "typical";
+  private stacks = new Stacks([]);
   private loading = 0;
   private drawTree = () => {};
   private readonly tiles: Tiles;
@@ -44,6 +47,7 @@ class Page {
       nameOf: (row: number) => this.nameOf(row),
       clusterName: (id: number) => this.clusterName(id),
       open: (index: number) => this.look(index),
+      openStack: (id: number) => this.go({ kind: "stack", id }),
       selectionChanged: () => this.showSelection(),
     };
     this.gallery = new Gallery(byId("gallery"), byId("canvas"), this.tiles, run.tile_width / run.tile_height, host, () => this.sidebar.wanted());
@@ -73,6 +77,8 @@ class Page {
     byId("history").addEventListener("click", () => void this.attempt(async () => showHistory(await api.getHistory())));
     byId("export").addEventListener("click", showExport);
     byId("tree").addEventListener("click", () => void this.showTree());
+    byId("learn").addEventListener("click", () => void this.attempt(learn));
+    if (this.isFinished()) void this.attempt(resumeLearning);
     byId("help").addEventListener("click", () => void showHelp());
     window.addEventListener("hashchange", () => {
       const view = fromHash(location.hash, run.n_images) ?? this.home();
@@ -80,6 +86,11 @@ class Page {
     });
     listenForKeys(this.keys());
     void this.reload(false);
+    void this.attempt(async () => {
+      this.stacks = new Stacks(await api.getStacks());
+      this.sidebar.show(this.overview, this.view, this.stacks.count);
+      this.gallery.setStacks(this.stacks);
+    });
     // Names are wanted for what is pointed at; the pictures come first.
     setTimeout(() => void this.attempt(async () => {
       this.names = await api.getNames();
@@ -112,7 +123,7 @@ class Page {
   private keys(): Record<string, () => void> {
     const all = this.allKeys();
     if (this.isFinished()) return all;
-    return Object.fromEntries(["?", "/", "j", "k", "+", "=", "-", "Escape"].map((key) => [key, all[key] ?? (() => {})]));
+    return Object.fromEntries(["?", "/", "j", "k", "d", "+", "=", "-", "Escape"].map((key) => [key, all[key] ?? (() => {})]));
   }
 
   private allKeys(): Record<string, () => void> {
@@ -125,6 +136,7 @@ class Page {
       j: () => this.step(1),
       k: () => this.step(-1),
       s: () => this.similar(this.selected()),
+      d: () => this.openStackOf(this.selected()[0] ?? this.gallery.activeRow),
       m: () => void this.move(this.selected()),
       x: () => void this.mark(this.selected()),
       r: ifCluster(() => void this.rename()),
@@ -171,7 +183,7 @@ class Page {
     await this.attempt(async () => {
       const listing = await this.fetchListing();
       if (turn !== this.loading) return;
-      this.gallery.show(listing, isSameView);
+      this.gallery.show(listing, isSameView, this.view.kind === "stack" || this.view.kind === "stacks");
       this.showWords();
     });
   }
@@ -179,8 +191,22 @@ class Page {
   private fetchListing(): Promise<api.Listing> {
     const { view } = this;
     if (view.kind === "like") return api.getSimilar(view.rows);
+    if (view.kind === "stack") return this.fetchStack(view.id);
     const order = this.orderOf(view);
     return api.getRows(view.kind === "cluster" ? { cluster: view.id, order } : { view: view.kind, order });
+  }
+
+  private async fetchStack(id: number): Promise<api.Listing> {
+    const all = await api.getRows({ view: "stacks" });
+    const stacks = this.stacks.count ? this.stacks : new Stacks(await api.getStacks());
+    const wanted = new Set(stacks.rows(id));
+    const keep = (rows: number[]) => rows.filter((row) => wanted.has(row));
+    return { ...all, rows: keep(all.rows), wrong: keep(all.wrong), moved: keep(all.moved), clusters: all.clusters?.filter((_, i) => wanted.has(all.rows[i] as number)) ?? null };
+  }
+
+  private openStackOf(row: number | undefined): void {
+    const place = row === undefined ? undefined : this.stacks.of(row);
+    if (place) this.go({ kind: "stack", id: place.id });
   }
 
   private orderOf(view: View): api.Order {
@@ -201,6 +227,7 @@ class Page {
     redo.title = overview.redo ? `Redo: ${overview.redo} (Ctrl Shift Z)` : "Nothing to redo";
     past.disabled = overview.n_edits === 0;
     past.textContent = overview.n_edits ? plural(overview.n_edits, "edit") : "No edits";
+    byId("learn").hidden = overview.n_edits === 0 || !this.isFinished();
     const empty = byId("empty");
     empty.hidden = nShown > 0;
     if (!nShown) fill(empty, ...this.emptyWords());
@@ -213,6 +240,8 @@ class Page {
       wrong: ["Nothing is marked wrong", "Select images that do not belong where they are and press X. They gather here, and can be moved together."],
       moved: ["Nothing was moved", "Images that you move, merge or split into another cluster are listed here."],
       cluster: ["No such cluster", "It was merged into another, or emptied. Choose one from the list."],
+      stacks: ["No stacks", "Nobody has looked for duplicates: selfsort duplicates RUN does."],
+      stack: ["No such stack", "Choose one from the list of stacks."],
       like: ["Nothing is like this", "There are no other images."],
       all: ["No images", "This run has none."],
     };
@@ -247,6 +276,8 @@ class Page {
       clusterName: (id) => this.clusterName(id),
       hasPicture: (row) => this.tiles.find(row) !== null,
       similar: (row) => this.similar([row]),
+      stackWords: (row) => this.stacks.words(row),
+      openStack: (row) => this.openStackOf(row),
       move: (row) => void this.move([row]),
       mark: (row, isWrong) => this.edit({ kind: "mark", rows: [row], is_wrong: isWrong }, () => ""),
       moved: (at) => gallery.activate(at),
@@ -261,7 +292,7 @@ class Page {
   private escape(): void {
     if (document.activeElement instanceof HTMLInputElement) document.activeElement.blur();
     else if (this.selected().length) this.gallery.selection.clear();
-    else if (this.view.kind === "like") history.back();
+    else if (this.view.kind === "like" || this.view.kind === "stack") history.back();
   }
 
   private async showTree(): Promise<void> {

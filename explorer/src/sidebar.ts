@@ -17,6 +17,7 @@ export class Sidebar {
   private readonly list = byId("clusters");
   private readonly views = byId("views");
   private readonly find = byId<HTMLInputElement>("find");
+  private nStacks = 0;
   private covers: { row: number; canvas: HTMLCanvasElement; isDrawn: boolean }[] = [];
 
   constructor(
@@ -36,7 +37,8 @@ export class Sidebar {
     });
   }
 
-  show(overview: Overview, current: View): void {
+  show(overview: Overview, current: View, nStacks = this.nStacks): void {
+    this.nStacks = nStacks;
     this.overview = overview;
     this.current = current;
     this.render();
@@ -72,6 +74,7 @@ export class Sidebar {
       this.viewLine({ kind: "all" }, "All images", this.nImages),
       this.viewLine({ kind: "wrong" }, "Marked wrong", overview.n_wrong),
       this.viewLine({ kind: "moved" }, "Moved by you", overview.n_moved),
+      this.nStacks > 0 && this.viewLine({ kind: "stacks" }, "Stacks of duplicates", this.nStacks),
     );
     byId("n-clusters").textContent = plural(overview.clusters.length, "cluster");
     byId("no-cluster").hidden = found.length > 0;

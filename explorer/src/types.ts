@@ -55,6 +55,12 @@ export interface ImageFacts {
   is_wrong: boolean;
 }
 
+/** How far the learning is. */
+export interface Lesson {
+  state: "none" | "running" | "failed" | "done";
+  line: string;
+}
+
 /** The images of a view, in the order asked for; those with a mark are listed again. */
 export interface Listing {
   rows: number[];
@@ -94,6 +100,12 @@ export interface Overview {
   n_edits: number;
   undo: string | null;
   redo: string | null;
+}
+
+/** Pictures that a person would keep one of. */
+export interface PictureStack {
+  rows: number[];
+  kinds: string[];
 }
 
 /** What was wrong, what was expected, what to do. */
@@ -150,8 +162,9 @@ export interface TreeNode {
 /** What can be asked by GET, by address. */
 export interface Get {
   "api/clusters": { parameters: {}; body: undefined; answer: Overview };
-  "api/rows": { parameters: { cluster?: number | null; view?: "all" | "wrong" | "moved"; order?: "typical" | "borderline" | "unsure" | "name" }; body: undefined; answer: Listing };
+  "api/rows": { parameters: { cluster?: number | null; view?: "all" | "wrong" | "moved" | "stacks"; order?: "typical" | "borderline" | "unsure" | "name" }; body: undefined; answer: Listing };
   "api/similar": { parameters: { row: number[]; count?: number }; body: undefined; answer: Listing };
+  "api/stacks": { parameters: {}; body: undefined; answer: PictureStack[] };
   "api/images/{row}": { parameters: { row: number }; body: undefined; answer: ImageFacts };
   "api/names": { parameters: {}; body: undefined; answer: string[] };
   "api/history": { parameters: {}; body: undefined; answer: HistoryEntry[] };
@@ -160,6 +173,7 @@ export interface Get {
   "api/pictures/{row}": { parameters: { row: number; full?: boolean }; body: undefined; answer: Blob };
   "api/exports/{name}": { parameters: { name: string }; body: undefined; answer: Blob };
   "api/tree": { parameters: {}; body: undefined; answer: Tree };
+  "api/lessons": { parameters: {}; body: undefined; answer: Lesson };
 }
 
 /** What can be asked by POST, by address. */
@@ -169,4 +183,5 @@ export interface Post {
   "api/redo": { parameters: {}; body: undefined; answer: Overview };
   "api/exports": { parameters: {}; body: ExportRequest; answer: Exported };
   "api/cuts": { parameters: {}; body: CutRequest; answer: CutMade };
+  "api/lessons": { parameters: {}; body: undefined; answer: Lesson };
 }

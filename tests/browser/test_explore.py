@@ -23,6 +23,8 @@ from selfsort.explore.editor import Editor
 from selfsort.explore.guard import Door, Guard
 from selfsort.explore.pictures import Pictures
 from selfsort.runs.folder import RunFolder, Thumbnails
+from selfsort.runs.stacks import save_stacks
+from selfsort.stacks.stack import Member, Stack
 from selfsort.types import Clustering, State
 
 pytestmark = pytest.mark.browser
@@ -525,3 +527,42 @@ def test_scrolling_leaves_no_blank_rows(browser: Browser, tmp_path: Path) -> Non
         assert blank == 0
     finally:
         server.stop()
+
+
+def test_stacks_have_badges_and_a_view(browser: Browser, photo_run: Path, tmp_path: Path) -> None:
+    shutil.copytree(photo_run, tmp_path / "run")
+    folder = RunFolder.open(tmp_path / "run")
+    labels = folder.label_table().labels
+    first, second, third = np.flatnonzero(labels == labels[0])[:3].tolist()
+    save_stacks(folder, [Stack(second, (Member(first, "burst"), Member(third, "copy")))])
+    server = Server(tmp_path / "run")
+    browser.open(server.new_link())
+    browser.wait(lambda: "Stacks of duplicates" in browser.text("#views"), "the view of stacks")
+    browser.open(f"{server.home}#cluster/{labels[0]}")
+    browser.wait(
+        lambda: sorted(filter(None, browser.texts(".tile:not([hidden]) .badge"))) == ["+2", "+2", "★ +2"], "badges"
+    )
+    browser.click(".tile.best .badge")
+    browser.wait(lambda: browser.text("#title") == "A stack", "the stack opens")
+    assert [browser.text(f"#tile-{i} .badge") for i in range(3)] == ["★ best", "burst", "copy"]
+    browser.press(Keys.ENTER)
+    browser.wait(lambda: "proposed best" in browser.text(".lightbox dl"), "what it is in its stack")
+    browser.press(Keys.ESCAPE)
+    browser.press(Keys.ESCAPE)
+    browser.press(Keys.ESCAPE)
+    browser.wait(lambda: browser.text("#title") != "A stack", "Escape leads back")
+    browser.open("about:blank")
+    server.stop()
+
+
+def test_learning_from_corrections_opens_the_run_it_made(browser: Browser, server: Server) -> None:
+    browser.open(server.new_link())
+    browser.wait(lambda: browser.all(".tile:not([hidden])"), "images")
+    assert not browser.one("#learn").is_displayed()
+    server.editor.move([0, 1], None, "mine")
+    browser.driver.refresh()
+    browser.wait(browser.one_is_shown("#learn"), "the button")
+    browser.click("#learn")
+    browser.wait(lambda: "run-corrections" in browser.text("#run"), "the new run")
+    browser.wait(lambda: "what you put right" in browser.text("#toasts"), "what has changed")
+    assert "mine" in browser.text("#clusters")

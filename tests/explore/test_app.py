@@ -24,6 +24,9 @@ from selfsort.explore.desk import Desk
 from selfsort.explore.editor import Editor
 from selfsort.explore.guard import Door, Guard
 from selfsort.explore.pictures import Pictures
+from selfsort.runs.folder import RunFolder
+from selfsort.runs.stacks import save_stacks
+from selfsort.stacks.stack import Member, Stack
 
 EVERY_ADDRESS = [
     "/api/clusters",
@@ -33,6 +36,7 @@ EVERY_ADDRESS = [
     "/api/exports/{name}",
     "/api/history",
     "/api/images/{row}",
+    "/api/lessons",
     "/api/names",
     "/api/pictures/{row}",
     "/api/redo",
@@ -40,6 +44,7 @@ EVERY_ADDRESS = [
     "/api/run",
     "/api/sheet",
     "/api/similar",
+    "/api/stacks",
     "/api/tree",
     "/api/undo",
 ]
@@ -95,6 +100,19 @@ class TestLooking:
         assert not {0, 1} & set(found["rows"])
         assert client.get("api/similar?row=18").status_code == 404
         assert client.get("api/similar").status_code == 422
+
+    def test_stacks_of_duplicates(self, run: Path) -> None:
+        save_stacks(
+            RunFolder.open(run), [Stack(7, (Member(2, "burst"), Member(9, "copy"))), Stack(4, (Member(5, "resized"),))]
+        )
+        with client_of(editor := Editor.open(run)) as client:
+            assert get(client, "api/stacks")[0] == {"rows": [7, 2, 9], "kinds": ["burst", "copy"]}
+            assert get(client, "api/rows?view=stacks&order=unsure")["rows"] == [7, 2, 9, 4, 5]
+        editor.close()
+
+    def test_a_run_in_which_nobody_looked_for_duplicates(self, client: TestClient) -> None:
+        assert get(client, "api/stacks") == []
+        assert get(client, "api/rows?view=stacks")["rows"] == []
 
     def test_one_image(self, client: TestClient, editor: Editor) -> None:
         found = get(client, "api/images/3")
@@ -300,7 +318,9 @@ def test_names_are_data_and_nothing_else(tmp_path: Path) -> None:
     editor.close()
 
 
-TAKES_NOTHING = {"/api/clusters", "/api/history", "/api/names", "/api/redo", "/api/run", "/api/tree", "/api/undo"}
+TAKES_NOTHING = {
+    f"/api/{name}" for name in ("clusters", "history", "lessons", "names", "redo", "run", "stacks", "tree", "undo")
+}
 REQUESTS = [(path, GenerationMode.POSITIVE) for path in EVERY_ADDRESS] + [
     (path, GenerationMode.NEGATIVE) for path in EVERY_ADDRESS if path not in TAKES_NOTHING
 ]

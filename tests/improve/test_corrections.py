@@ -65,3 +65,14 @@ def test_labels_spread_as_the_equation_says(three: tuple[F32, I64]) -> None:
     start = np.eye(2)[labels]
     exact = 0.2 * np.linalg.solve(np.eye(len(labels)) - 0.8 * graph.toarray(), start)
     np.testing.assert_allclose(found, exact, atol=0.01)
+
+
+def test_a_picture_of_a_small_cluster_takes_nobody_of_another_along() -> None:
+    features = np.repeat(np.eye(3, dtype=np.float32) * 5, 6, axis=0)
+    features += np.random.default_rng(0).normal(0, 0.1, features.shape).astype(np.float32)
+    labels = np.repeat(np.arange(3), 6)
+    moved = labels.copy()
+    moved[0] = 3
+    found = learn(features, moved, Said(np.array([0]), np.array([3]), np.zeros(0, np.int64)), 4)
+    assert found[0] == 3
+    assert (found[6:] == labels[6:]).all()

@@ -20,8 +20,19 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from selfsort.data.decode import quiet_pillow
 from selfsort.errors import CannotWrite, SelfsortError
 from selfsort.explore.desk import Desk, State
-from selfsort.explore.editor import Editor, HistoryEntry, ImageFacts, Listing, Order, Overview, Tree, View
+from selfsort.explore.editor import (
+    Editor,
+    HistoryEntry,
+    ImageFacts,
+    Listing,
+    Order,
+    Overview,
+    PictureStack,
+    Tree,
+    View,
+)
 from selfsort.explore.exports import Kind, export, find_export
+from selfsort.explore.learning import Learner, Lesson
 from selfsort.explore.pictures import SHEET_COLUMNS, Encoded, Origin
 from selfsort.runs.edits import MAX_NAME
 
@@ -193,6 +204,7 @@ def create_app(desk: Desk) -> FastAPI:
     _add_editing(app, desk)
     _add_exports(app, desk)
     _add_tree(app, desk)
+    _add_learning(app, Learner(desk))
     _add_page(app)
     return app
 
@@ -241,6 +253,11 @@ def _add_reading(app: FastAPI, desk: Desk) -> None:
         for one in row:
             _require_row(desk.editor, one)
         return desk.editor.similar(row, count)
+
+    @app.get("/api/stacks")
+    def stacks(response: Response) -> list[PictureStack]:
+        response.headers["cache-control"] = "no-store"
+        return desk.editor.stacks()
 
     @app.get("/api/images/{row}")
     def image(response: Response, row: Annotated[int, InPath(ge=0, lt=2**40)]) -> ImageFacts:
@@ -364,6 +381,21 @@ def _add_tree(app: FastAPI, desk: Desk) -> None:
         desk.editor.require_finished()
         made = cut_run(desk.editor.folder, request.clusters)
         return CutMade(path=_plain(str(made.folder.path)), carried=_plain(str(made.carried)))
+
+
+def _add_learning(app: FastAPI, learner: Learner) -> None:
+    @app.get("/api/lessons")
+    def lesson(response: Response) -> Lesson:
+        response.headers["cache-control"] = "no-store"
+        return _plain_lesson(learner.lesson())
+
+    @app.post("/api/lessons")
+    def learn() -> Lesson:
+        return _plain_lesson(learner.begin())
+
+
+def _plain_lesson(lesson: Lesson) -> Lesson:
+    return Lesson(lesson.state, _plain(lesson.line))
 
 
 _PAGE = {

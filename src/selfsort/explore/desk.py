@@ -41,9 +41,11 @@ class Desk:
             raise
 
     def show(self, run: Path) -> None:
-        """Show a run that has just been begun."""
+        """Show a run that has just been begun, or made from the one shown before."""
         opened = Desk.open(run)
         with self._lock:
+            if self._editor is not None:
+                self._editor.close()
             self._editor, self._pictures, self._seen = opened._editor, opened._pictures, opened._seen
             self.version += 1
 

@@ -23,12 +23,13 @@ from selfsort.runs.folder import LabelTable, RunFolder
 from selfsort.runs.journal import Entry, Journal
 from selfsort.runs.labelling import Before, Labelling
 from selfsort.runs.labels import RunLabels
+from selfsort.runs.stacks import load_stacks
 from selfsort.runs.suggested import suggested_names
 from selfsort.runs.tree import tree_of
 from selfsort.text import one_line, plural, printable
 from selfsort.types import F32, I64
 
-View = Literal["all", "wrong", "moved"]
+View = Literal["all", "wrong", "moved", "stacks"]
 Order = Literal["typical", "borderline", "unsure", "name"]
 
 _MORE_PARTS, _MOST_PARTS = 20, 300
@@ -76,6 +77,16 @@ class Listing:
     """Where each image is, if the view shows images of several clusters."""
     scores: list[float] | None
     """How like each image is, if that was the question."""
+
+
+@dataclass(frozen=True)
+class PictureStack:
+    """Pictures that a person would keep one of."""
+
+    rows: list[int]
+    """The proposed best first."""
+    kinds: list[str]
+    """What makes each of the others a duplicate of the best."""
 
 
 @dataclass(frozen=True)
@@ -140,6 +151,7 @@ class Editor:
         self._done: list[tuple[Entry, Before]] = []
         self._undone: list[Entry] = []
         self._covers: dict[int, tuple[int, int]] = {}
+        self._stacks = load_stacks(folder, n_images) or []
         self._tree_lock = threading.Lock()
         self._branches: tuple[Branches, int, list[int]] | None = None
         for entry in [] if journal is None else journal.entries():
@@ -223,10 +235,13 @@ class Editor:
                 "all": lambda: np.arange(len(self), dtype=np.int64),
                 "wrong": lambda: np.flatnonzero(labelling.is_wrong),
                 "moved": lambda: np.flatnonzero(labelling.labels != labelling.original),
+                "stacks": lambda: np.array([row for stack in self._stacks for row in stack.rows], np.int64),
             }
             rows = labelling.members(view) if isinstance(view, int) else selected[view]()
             labels, is_wrong = labelling.labels.copy(), labelling.is_wrong.copy()
-        if order == "unsure":
+        if view == "stacks":
+            pass  # pictures of one stack stand beside each other, whatever the order
+        elif order == "unsure":
             rows = rows[np.argsort(self.table.confidence[rows], kind="stable")]
         elif order != "name" and isinstance(view, int) and len(rows):
             sign = -1 if order == "typical" else 1
@@ -252,6 +267,10 @@ class Editor:
             clusters=labels.tolist(),
             scores=[round(score, 4) for score in scores.tolist()],
         )
+
+    def stacks(self) -> list[PictureStack]:
+        """Return the stacks of duplicates that the run keeps; none if nobody has looked for any."""
+        return [PictureStack(list(stack.rows), [one.kind for one in stack.others]) for stack in self._stacks]
 
     def image(self, row: int) -> ImageFacts:
         """Return what is known of one image."""

@@ -21,7 +21,8 @@ from selfsort.graph.knn import nearest_neighbours
 from selfsort.types import F32, F64, I64
 
 N_NEAR = 10
-"""Neighbours that an image passes its label on to."""
+"""Neighbours that an image passes its label on to, where clusters are large enough: at most half of one."""
+_FEWEST_NEAR = 3
 SPREAD = 0.8
 """Share of what an image has from its neighbours, as in Zhou et al., NIPS 2004."""
 UNCONFIRMED = 0.05
@@ -52,7 +53,8 @@ def learn(features: F32, labels: I64, said: Said, n_clusters: int) -> I64:
     """
     if not len(said.rows) and not len(said.wrong):
         return labels.copy()
-    graph = passing_on(features)
+    half = len(labels) // (2 * max(len(np.unique(labels)), 1))
+    graph = passing_on(features, min(N_NEAR, max(_FEWEST_NEAR, half)))
     trusted = np.full(len(labels), UNCONFIRMED)
     before = spread(graph, labels, trusted, n_clusters)
     trusted[said.rows] = 1
@@ -66,9 +68,9 @@ def learn(features: F32, labels: I64, said: Said, n_clusters: int) -> I64:
     return found
 
 
-def passing_on(features: F32) -> csr_array:
+def passing_on(features: F32, n_near: int = N_NEAR) -> csr_array:
     """Return how much each image passes on to each other: symmetric, normalised by what they have."""
-    near = nearest_neighbours(features, min(N_NEAR, len(features) - 1))
+    near = nearest_neighbours(features, min(n_near, len(features) - 1))
     distance = near.sq_dist.astype(np.float64)
     usual = np.maximum(distance[:, -1:], 1e-12)  # dense and thin regions pass on alike
     weight = np.exp(-distance / usual)
