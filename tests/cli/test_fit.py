@@ -239,10 +239,19 @@ class TestTheFirstTrial:
     def test_a_zip_of_pictures(self, selfsort: Command, photos: Path) -> None:
         with zipfile.ZipFile("photos.zip", "w") as archive:
             for path in photos.rglob("*.png"):
-                archive.write(path, path.name)
-        done = selfsort("fit", "photos.zip")
-        assert_refused(done, "photos.zip, a zip of 18 pictures. Unpack it, and name the folder.")
-        assert not Path("selfsort-runs").exists()
+                archive.write(path, path.relative_to(photos).as_posix())
+            archive.writestr("notes.txt", "no picture")
+        done = selfsort(
+            "fit", "photos.zip", "--clusters", 3, "--method", "kmeans", "--labels-from-folders", "--out", "run"
+        )
+        assert done.code == 0, done.err
+        assert "ACC" in done.out
+        folder = RunFolder.open(Path("run"))
+        assert folder.label_table().names[0].startswith("a/")
+        assert folder.read_json("ingest.json")["kind"] == "zip"
+        assert selfsort("export", "run", "--to", "folders", "--out", "sorted").code == 0
+        assert len([path for path in Path("sorted").rglob("*") if path.is_file()]) >= 18
+        assert selfsort("predict", "run", "photos.zip").code == 0
 
     def test_videos_and_documents_are_named_as_such(self, selfsort: Command, photos: Path, tmp_path: Path) -> None:
         for name in ("a/holiday.mp4", "b/clip.MOV", "bill.pdf"):

@@ -78,7 +78,7 @@ def fit(
     context: typer.Context,
     source: Annotated[
         str | None,
-        typer.Argument(help="Folder, list file, npz, npy, idx, CIFAR or STL-10 binary.", show_default=False),
+        typer.Argument(help="Folder, zip, list file, npz, npy, idx, CIFAR or STL-10 binary.", show_default=False),
     ] = None,
     clusters: Annotated[
         str | None,

@@ -5,21 +5,22 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
-from selfsort.data import binaries, hdf5, npz, shards
+from selfsort.data import binaries, hdf5, npz, shards, zipped
 from selfsort.data.datasets import ImageSpec
-from selfsort.data.decode import PICTURE_SUFFIXES, is_picture_head
+from selfsort.data.decode import is_picture_head
 from selfsort.data.folder import expanded, list_files, list_folder, list_recorded, printable, read_list_file
 from selfsort.data.gallery import Gallery
 from selfsort.data.tables import Table
 from selfsort.data.words import kinds_in_words
 from selfsort.errors import InvalidInput, MissingData, invalid
-from selfsort.text import plural
 
 Source = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
-_KNOWN = "a folder of pictures, a list file, .npz, .npy, HDF5, idx, CIFAR or STL-10 binary, or tar shards"
+_KNOWN = (
+    "a folder of pictures, a zip of them, a list file, .npz, .npy, HDF5, idx, CIFAR or STL-10 binary, or tar shards"
+)
 _SNIFFED_BYTES = 4096
 _TAR_MAGIC = slice(257, 262)
 
@@ -112,8 +113,7 @@ def _open_file(path: Path, shown: str) -> Gallery | Table:
     with path.open("rb") as file:
         head = file.read(_SNIFFED_BYTES)
     if head.startswith((b"PK\x03\x04", b"PK\x05\x06")):
-        _refuse_zip_of_pictures(path, shown)
-        return npz.open_npz(path)
+        return _open_archive(path)
     if head.startswith(b"\x93NUMPY"):
         return npz.open_npy(path)
     if head.startswith(hdf5.MAGIC):
@@ -136,17 +136,13 @@ def _open_file(path: Path, shown: str) -> Gallery | Table:
     raise _unknown(path, shown, head)
 
 
-def _refuse_zip_of_pictures(path: Path, shown: str) -> None:
-    """An .npz is a zip of arrays; one of pictures would have to be unpacked for every look at it."""
-    names = npz.member_names(path)
-    pictures = [name for name in names if PurePosixPath(name).suffix.lower() in PICTURE_SUFFIXES]
-    if pictures and not any(name.endswith(".npy") for name in names):
-        raise invalid(
-            "the source",
-            "be a folder, so that your pictures can be shown and sorted into others",
-            f"{shown}, a zip of {plural(len(pictures), 'picture')}",
-            "Unpack it, and name the folder.",
-        )
+def _open_archive(path: Path) -> Gallery | Table:
+    """An .npz is a zip of arrays; any other is one of pictures."""
+    members = npz.members_of(path)
+    is_of_arrays = any(member.filename.endswith(".npy") for member in members)
+    if not is_of_arrays and any(zipped.is_picture_name(member.filename) for member in members):
+        return zipped.list_zip(path, members)
+    return npz.open_npz(path)
 
 
 def _unknown(path: Path, shown: str, head: bytes) -> InvalidInput:

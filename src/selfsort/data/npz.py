@@ -81,15 +81,20 @@ def _archive(path: Path) -> Iterator[zipfile.ZipFile]:
             yield archive
 
 
-def member_names(path: Path) -> list[str]:
+def members_of(path: Path) -> list[zipfile.ZipInfo]:
     """List what is in an archive."""
     try:
         with _archive(path) as archive:
-            return archive.namelist()
+            return archive.infolist()
     except (FileNotFoundError, PermissionError):
         raise
     except Exception as error:  # as in _opened
         raise damaged(printable(path.name), _first_line(error)) from error
+
+
+def member_names(path: Path) -> list[str]:
+    """List the names of what is in an archive."""
+    return [member.filename for member in members_of(path)]
 
 
 def _first_line(error: Exception) -> str:
