@@ -24,6 +24,8 @@ from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from PIL import Image
 from tests.contract.tiny import TINY
 from tests.power_loss import WAYS, Recorder, disk_after, write_disk
 from tests.tiny_run import files_of
@@ -42,6 +44,7 @@ TIMED = ("events.jsonl", "ingest.json")
 _TIME = re.compile(rb'"(elapsed|seconds|peak_memory_mb)": [\d.]*')
 _RANDOM = re.compile(r"\.[0-9a-f]{16}(?=\.)")
 REFERENCE, RUN, FIRST, DISKS = Path("reference"), Path("run"), Path("first"), Path("disks")
+PHOTOS, MORE = Path("photos"), Path("more")
 
 
 def watch(before: Callable[[], None]) -> None:
@@ -198,11 +201,24 @@ def attack(leave: Callable[[int], bool], moments: Iterable[int], again: list[str
 
 def words_for(method: str, source: str) -> list[str]:
     """Spell a small fit by a method; --out is missing."""
+    if method == "update":
+        return _update_words(source)
     settings = [f"--set={key}={_spelt(value)}" for key, value in SETTINGS[method].items()]
     if method == "self-label":
         assert selfsort([*words_for("secu", source), str(FIRST)]) == 0
         return ["fit", "--self-label", str(FIRST), *settings, "--out"]
     return ["fit", source, "--clusters", "3", "--method", method, "--recipe", "default", *settings, "--out"]
+
+
+def _update_words(source: str) -> list[str]:
+    """Make a run of two thirds of the images as files, and spell the update by the others."""
+    with np.load(source) as arrays:
+        for i, pixels in enumerate(arrays["images"]):
+            path = (PHOTOS if i % 3 else MORE) / f"{i:03d}.png"
+            path.parent.mkdir(exist_ok=True)
+            Image.fromarray(pixels.squeeze()).save(path)
+    assert selfsort(["fit", str(PHOTOS), "--clusters", "3", "--method", "kmeans", "--out", str(FIRST)]) == 0
+    return ["update", str(FIRST), str(MORE), "--out"]
 
 
 def _spelt(value: object) -> str:
@@ -238,7 +254,7 @@ def try_method(method: str, source: str, how_many: int | None) -> dict[str, Any]
     status, disks = recorded([*fit, str(root / RUN)], root)
     assert status == 0, status
     losses = attack(powerless, lot.sample(range(disks), how_many) if how_many else range(disks), again)
-    for folder in (REFERENCE, FIRST, DISKS, root):
+    for folder in (REFERENCE, FIRST, DISKS, PHOTOS, MORE, root):
         shutil.rmtree(folder, ignore_errors=True)
     return {"kills": {"moments": moments, **kills}, "losses": {"moments": disks, **losses}}
 

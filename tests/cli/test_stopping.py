@@ -257,8 +257,9 @@ class TestKills:
             for kind in ("kills", "losses"):
                 assert found[method][kind]["wrong"] == {}, (method, kind)
             assert found[method]["kills"]["ends"]["finished"] >= 1
-            assert found[method]["kills"]["moments"] > 60
-            assert found[method]["losses"]["moments"] > 60
+            least = 20 if method == "update" else 60
+            assert found[method]["kills"]["moments"] > least
+            assert found[method]["losses"]["moments"] > least
         return found
 
     def test_a_run_killed_at_some_moments_ends_the_same(self, npz: Path, tmp_path: Path) -> None:
@@ -266,6 +267,14 @@ class TestKills:
 
     def test_a_run_of_a_real_method_killed_at_some_moments_ends_the_same(self, npz: Path, tmp_path: Path) -> None:
         self.attack(npz, tmp_path, "4", *DEEP)
+
+    def test_an_update_killed_at_some_moments_ends_the_same(self, npz: Path, tmp_path: Path) -> None:
+        self.attack(npz, tmp_path, "6", "update")
+
+    @pytest.mark.slow
+    def test_an_update_killed_at_any_moment_ends_the_same(self, npz: Path, tmp_path: Path) -> None:
+        found = self.attack(npz, tmp_path, "all", "update")["update"]
+        assert set(found["kills"]["ends"]) == {"started again", "finished"}
 
     @pytest.mark.slow
     @pytest.mark.parametrize("method", ["toy", *DEEP])

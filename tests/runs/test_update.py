@@ -11,6 +11,7 @@ from tests.conftest import Command
 
 from selfsort.explore.editor import Editor
 from selfsort.explore.pictures import Pictures
+from selfsort.runs import update as module
 from selfsort.runs.edits import Mark, Move, Rename
 from selfsort.runs.folder import RunFolder
 from selfsort.runs.journal import Journal
@@ -115,3 +116,23 @@ def test_refusals_leave_nothing(run: RunFolder, tmp_path: Path, npz: Path, selfs
     assert selfsort("fit", npz, "--method", "kmeans", "--clusters", 3, "--encoder", "none", "--out", run.path).code == 0
     assert "made from an array" in selfsort("update", run.path, tmp_path / "photos").err
     assert not Path("run-update").exists()
+
+
+def test_the_same_update_is_not_made_twice(run: RunFolder, tmp_path: Path, selfsort: Command) -> None:
+    write(tmp_path / "more", 0, 5, first=40)
+    first = json.loads(selfsort("update", run.path, "more", "--json").out)
+    assert json.loads(selfsort("update", run.path, "more", "--json").out) == first
+    assert not Path("run-update-2").exists()
+    write(tmp_path / "more", 1, 2, first=60)
+    assert json.loads(selfsort("update", run.path, "more", "--json").out)["run"].endswith("run-update-2")
+
+
+def test_an_update_that_comes_again_finds_what_the_encoder_saw(
+    run: RunFolder, tmp_path: Path, selfsort: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+    real = module.apply_in_chunks
+    monkeypatch.setattr(module, "apply_in_chunks", lambda *given, **named: asked.append(named) or real(*given, **named))
+    write(tmp_path / "more", 0, 5, first=40)
+    assert selfsort("update", run.path, "more").code == 0
+    assert asked[0]["fingerprint"], "so that features are kept"

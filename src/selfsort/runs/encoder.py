@@ -17,6 +17,7 @@ from torch import Tensor
 
 from selfsort.data import Fit, ImageSpec, conform
 from selfsort.data.folder import expanded
+from selfsort.encoders.cache import cache_folder
 from selfsort.encoders.encode import fit_of
 from selfsort.encoders.finetune import tuned
 from selfsort.encoders.fitted import FittedEncoder, Part
@@ -103,11 +104,17 @@ def apply_in_chunks(
     chunk: int = 4096,
     layer: str = "top",
     names: tuple[str, ...] = (),
+    fingerprint: str | None = None,
 ) -> Assignment:
-    """Apply a model to any number of images with bounded memory; a table of features knows them by their names."""
+    """Apply a model to any number of images with bounded memory; a table of features knows them by their names.
+
+    With a fingerprint of the images, what an encoder sees is kept in the cache: who comes again need not wait again.
+    """
     inputs: Any = images
     if isinstance(model, EncodedModel):
-        inputs, model = model.encoder.encode(Pictures(images, names, None)), model.inner
+        kept = None if fingerprint is None else cache_folder()
+        inputs = model.encoder.encode(Pictures(images, names, fingerprint), folder=kept)
+        model = model.inner
     parts = [model.apply(inputs.subset(slice(i, i + chunk)), layer) for i in range(0, len(images), chunk)]
     features: F32 = np.concatenate([part.features for part in parts])
     soft: F32 = np.concatenate([part.soft for part in parts])

@@ -1,13 +1,16 @@
 """`selfsort update RUN SOURCE`: new pictures join the groups of a run, in a new run beside it.
 
 The pictures of the run keep their rows, names, clusters and corrections; the new ones come behind them. Built beside
-its place and put there when complete: a kill leaves nothing, and the same command does it again.
+its place and put there when complete: after a kill at any moment the same command leads to the same run. What an
+encoder has seen before it is in the cache, and a run that was complete already is not made twice.
 """
 
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 
 import numpy as np
@@ -17,16 +20,16 @@ from selfsort.data import Dataset, ImageSpec, read_source
 from selfsort.data.detect import open_source
 from selfsort.data.folder import expanded
 from selfsort.data.gallery import Gallery
-from selfsort.errors import InvalidInput, invalid
+from selfsort.errors import InvalidInput, SelfsortError, invalid
 from selfsort.runs.arrivals import Arrived, place
 from selfsort.runs.derive import Derived, derive, names_and_marks
 from selfsort.runs.folder import RunFolder, Thumbnails
 from selfsort.runs.labels import RunLabels, current_labels
 from selfsort.runs.loop import shrink
-from selfsort.runs.model import apply_in_chunks, load_model
+from selfsort.runs.model import STARTED_FROM, apply_in_chunks, load_model
 from selfsort.runs.moved import picture_paths
 from selfsort.runs.tree import features_of
-from selfsort.types import F32, Json
+from selfsort.types import F32, I64, Json
 
 _N_SHOWN = 1500
 """Small copies of new pictures that are kept for the report."""
@@ -65,7 +68,9 @@ def update_run(
     known = picture_paths(folder, current.table.names)
     dataset, n_known = _new_pictures(folder, source, {os.path.realpath(path) for path in known}, max_bad)
     features = np.array(features_of(folder, len(known)), np.float32)
-    seen = apply_in_chunks(load_model(folder, device, encoder), dataset.images, names=dataset.names).features
+    seen = apply_in_chunks(
+        load_model(folder, device, encoder), dataset.images, names=dataset.names, fingerprint=dataset.fingerprint
+    ).features
     if seen.shape[1] != features.shape[1]:
         raise invalid(
             "the features", f"have {features.shape[1]} columns as in the run", seen.shape[1], "Start a new run."
@@ -82,12 +87,17 @@ def update_run(
         "doubtful": arrived.n_doubtful,
         "new_groups": list(range(arrived.first_new, arrived.first_new + arrived.n_new)),
         "source": str(expanded(source).absolute()),
+        "corrections": current.n_edits,
     }
+    names = [*current.table.names, *(str(path) for path in dataset.paths or ())]
+    there = None if out is not None else _made_before(folder, told, names, labels)
+    if there is not None:
+        return Updated(there, arrived, n_known, skipped)
     made = derive(
         folder,
         Derived(
             stage="update",
-            names=[*current.table.names, *(str(path) for path in dataset.paths or ())],
+            names=names,
             labels=labels,
             confidence=confidence,
             features=np.concatenate([features, seen]),
@@ -99,6 +109,24 @@ def update_run(
         out,
     )
     return Updated(made, arrived, n_known, skipped)
+
+
+def _made_before(folder: RunFolder, told: Json, names: list[str], labels: I64) -> RunFolder | None:
+    """Return the same update, if it stands beside the run: a kill may have come when all was done but said."""
+    run = folder.path.resolve()
+    for number in count(1):
+        place = run.with_name(f"{run.name}-update{'' if number == 1 else f'-{number}'}")
+        if not (place / "config.json").is_file():
+            return None
+        with suppress(SelfsortError):  # a stranger's, or damaged: nothing to go on with
+            made = RunFolder.open(place)
+            is_same = (
+                made.is_finished and made.config.get("update") == told and made.config.get(STARTED_FROM) == str(run)
+            )
+            table = made.label_table() if is_same else None
+            if table is not None and list(table.names) == names and np.array_equal(table.written, labels):
+                return made
+    return None
 
 
 def _new_pictures(folder: RunFolder, source: str, known: set[str], max_bad: float) -> tuple[Dataset, int]:
