@@ -4,7 +4,8 @@ import pytest
 
 from selfsort.bench.cells import PROTOCOLS
 from selfsort.bench.datasets import DATASETS
-from selfsort.bench.tables import ALIASES, SCRIPTS, TABLES, Row, Table, find_table
+from selfsort.bench.scripts import SCRIPTS
+from selfsort.bench.tables import ALIASES, TABLES, Row, Table, find_table
 from selfsort.errors import InvalidInput
 from selfsort.metrics.published import published
 
@@ -37,7 +38,7 @@ PRINTED = (
 @pytest.mark.parametrize("name", PRINTED)
 def test_every_printed_table_has_a_name(name: str) -> None:
     if ALIASES.get(name, name) in SCRIPTS:
-        assert SCRIPTS[ALIASES.get(name, name)].commands
+        assert SCRIPTS[ALIASES.get(name, name)].trials
     else:
         assert find_table(name).rows
 

@@ -225,7 +225,7 @@ def find(name: str | Path) -> Path:
         raise MissingData(
             f"{name} is not there. Expected a file, or one of the data sets {', '.join(DATASETS)}. Check the name."
         )
-    path = _folder() / file
+    path = data_folder() / file
     if not path.exists():
         raise missing([file])
     return path
@@ -244,7 +244,7 @@ def missing(names: Sequence[str]) -> MissingData:
     """Word the error for data sets (or files of them) that are not on this machine."""
     wanted = {known.file: known.source for name, known in DATASETS.items() if name in names or known.file in names}
     listed = "; ".join(f"{file}: {source}" for file, source in wanted.items())
-    state = f"names {_folder()}, which lacks" if os.environ.get(VARIABLE) else "is not set, so these are missing:"
+    state = f"names {data_folder()}, which lacks" if os.environ.get(VARIABLE) else "is not set, so these are missing:"
     return MissingData(
         f"the variable {VARIABLE} {state} {', '.join(wanted)}. Expected a folder that holds them, with labels "
         f"({listed}). Set {VARIABLE} to such a folder."
@@ -278,5 +278,6 @@ def read(name: str, side: int | None = None) -> Dataset:
     return dataset
 
 
-def _folder() -> Path:
+def data_folder() -> Path:
+    """Return the folder that holds the data."""
     return Path(os.environ.get(VARIABLE) or ".").expanduser()

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from selfsort.bench.cells import NO_ENCODER, Cell, label
+from selfsort.bench.scripts import SCRIPTS
 from selfsort.errors import invalid
 
 LEARNERS = ("jule", "dbc", "fcae-kmeans", "dac", "gatcluster", "secu")
@@ -425,60 +426,6 @@ TABLES: dict[str, Table] = {
 
 ALIASES = {"jule-10": "jule-3", "jule-11": "jule-4", "jule-alpha": "gdl-updates", "jule-14": "jule-13"}
 """Tables of a paper that show other columns of the same cells."""
-
-
-@dataclass(frozen=True)
-class Script:
-    """A table that no fit fills: a script of the source tree makes it."""
-
-    name: str
-    title: str
-    needs: str
-    commands: tuple[str, ...]
-
-
-SCRIPTS: dict[str, Script] = {
-    script.name: script
-    for script in (
-        Script(
-            "jule-7",
-            "JULE, Table 7: face verification",
-            "YouTube Faces cropped to 55 x 55 with names (www.cs.tau.ac.il/~wolf/ytfaces) as ytf.npz; Labeled Faces in "
-            "the Wild and its pairs.txt (vis-www.cs.umass.edu/lfw)",
-            (
-                "selfsort fit ytf.npz --clusters 1446 --method jule --recipe paper-faces --out faces",
-                "python -m experiments.softmax_finetune faces ytf.npz --faces lfw --pairs pairs.txt",
-                "python -m experiments.softmax_finetune faces ytf.npz --faces lfw --pairs pairs.txt --truth",
-            ),
-        ),
-        Script(
-            "jule-codebook",
-            "JULE, Table 8: classification by a codebook of patches",
-            "the binary version of CIFAR-10 (www.cs.toronto.edu/~kriz/cifar.html)",
-            tuple(
-                f"python -m experiments.patch_codebook cifar-10-batches-bin --train 50000 --test 10000 --on {on}"
-                for on in ("patches", "conv1", "conv2", "both")
-            ),
-        ),
-        Script(
-            "jule-13",
-            "JULE, Tables 13 and 14: low-dimensional embeddings of MNIST",
-            "mnist.npz with split 0 for training and 1 for test",
-            tuple(f"python -m experiments.embedding mnist --dim {dim}" for dim in (2, 10, 30)),
-        ),
-        Script(
-            "secu-self-label",
-            "SeCu, self-labelling",
-            "the binary version of CIFAR-10 (www.cs.toronto.edu/~kriz/cifar.html), and an accelerator",
-            (
-                "selfsort fit cifar-10-batches-bin --where split=0 --clusters 10 --method secu --recipe cifar10 "
-                "--out first",
-                "selfsort refine first --recipe paper --out refined",
-                "selfsort predict refined cifar-10-batches-bin --where split=1",
-            ),
-        ),
-    )
-}
 
 
 def find_table(name: str) -> Table:
