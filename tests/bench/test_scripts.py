@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from typer.main import get_command
 
-from experiments import embedding, patch_codebook, softmax_finetune
+from experiments import embedding, patch_codebook, peers, softmax_finetune
 from selfsort.bench.records import read_records
 from selfsort.bench.scripts import FILES, SCRIPTS, ScriptTable, Trial, fill_script, rows_of, run_trial, state_of, told
 from selfsort.cli.main import app
@@ -42,8 +42,12 @@ class TestTables:
             known = group.commands[words[1]]  # type: ignore[attr-defined]
             known.make_context(words[1], words[2:])
             return
-        module = {"embedding": embedding, "patch_codebook": patch_codebook, "softmax_finetune": softmax_finetune}
-        script = module[words[2].removeprefix("experiments.")]
+        script = {
+            "embedding": embedding,
+            "patch_codebook": patch_codebook,
+            "peers": peers,
+            "softmax_finetune": softmax_finetune,
+        }[words[2].removeprefix("experiments.")]
 
         class Understood(Exception):
             pass
@@ -51,7 +55,7 @@ class TestTables:
         def stop(*given: object, **named: object) -> None:
             raise Understood
 
-        for name in ("find_or_exit", "choose_device", "read_pairs"):
+        for name in ("find_or_exit", "choose_device", "read_pairs", "read"):
             monkeypatch.setattr(script, name, stop, raising=False)
         with pytest.raises(Understood):
             script.main(words[3:])
@@ -88,6 +92,11 @@ class TestFilling:
         trial = drawn(needs_accelerator=True)
         assert fill_script(table(trial), {}, tmp_path).left == {"one": "needs an accelerator"}
         assert fill_script(table(trial), {}, tmp_path, only="one").n_measured == 1
+
+    def test_an_environment_of_its_own_is_asked_for(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.delenv("SELFSORT_PEERS", raising=False)
+        left = fill_script(table(drawn(variable="SELFSORT_PEERS")), {}, tmp_path).left
+        assert "python -m experiments.peers environment FOLDER" in left["one"]
 
     def test_the_budget_ends_it(self, tmp_path: Path) -> None:
         assert fill_script(table(drawn()), {}, tmp_path, budget_seconds=0).left == {"one": "the time was over"}

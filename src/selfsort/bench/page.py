@@ -12,10 +12,12 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from selfsort.bench.cells import NO_ENCODER, PROTOCOLS, label
 from selfsort.bench.datasets import DATASETS
 from selfsort.bench.records import SHIPPED, read_records
+from selfsort.bench.scripts import SCRIPTS, rows_of, state_of, told
 from selfsort.bench.summary import MEASURES, TITLES, Measure, Summary, summarise
 from selfsort.bench.tables import TABLES, Table, find_table
 from selfsort.errors import InvalidInput, SelfsortError, invalid
@@ -137,7 +139,19 @@ def results_page(records: Mapping[str, Json]) -> str:
                 lines += ["", f"### {table.title}: {TITLES[measure]}", "", *markdown(table, summaries, [measure])]
             lines += refusals(summaries)
             lines += ["", f"Measured {_circumstances(summaries)}."]
+    for script in SCRIPTS.values():
+        lines += ["", f"## {script.title}", "", f"`selfsort bench {script.name}`: {state_of(script, records)}"]
+        rows = [row for row in rows_of(script, records, {}) if "scores" in row or "refused" in row]
+        if rows:
+            lines += ["", *_head("cell", ["figures (published)", "CPU seconds", "MB"])]
+            lines += [f"| {row['trial']} | {_figures(row)} |" for row in rows]
     return "\n".join([*lines, ""])
+
+
+def _figures(row: Mapping[str, Any]) -> str:
+    if "refused" in row:
+        return f"{row['refused']} | - | -"
+    return f"{told(row)} | {row['cpu_seconds']:.0f} | {row['peak_memory_mb']:.0f}"
 
 
 def progress(table: Table, summaries: Sequence[Summary]) -> str:

@@ -23,7 +23,7 @@ from typing import Any
 import selfsort
 from selfsort import __version__
 from selfsort.bench.cells import CPU_LIMIT, ONE_THREAD, cpu_model, digest, resource
-from selfsort.bench.datasets import data_folder
+from selfsort.bench.datasets import DATASETS, data_folder
 from selfsort.bench.records import append_record
 from selfsort.errors import invalid
 from selfsort.types import Json
@@ -39,10 +39,17 @@ FILES: dict[str, str] = {
     "cifar-10-batches-bin": _CIFAR.format("CIFAR-10"),
     "cifar-100-binary": _CIFAR.format("CIFAR-100"),
     "stl10_binary": "the binary files of STL-10 (cs.stanford.edu/~acoates/stl10), unpacked",
+    **{DATASETS[name].file: DATASETS[name].source for name in ("umist", "coil20", "cmu-pie", "usps")},
     "mnist.npz": "MNIST with split 0 for training and 1 for test",
     "cifar10-test.npz": "the test images of CIFAR-10",
 }
 """What lies in the folder that SELFSORT_DATA names, and where it comes from."""
+
+VARIABLES: dict[str, str] = {
+    "SELFSORT_PEERS": "ClustPy in an environment of its own: python -m experiments.peers environment FOLDER, then "
+    "SELFSORT_PEERS=FOLDER",
+}
+"""What a trial may need beside data."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +63,8 @@ class Trial:
     printed: Mapping[str, float] = field(default_factory=dict)
     """The published figures by the names of ours."""
     needs_accelerator: bool = False
+    variable: str | None = None
+    """A variable that must be set."""
 
     @property
     def uses_tree(self) -> bool:
@@ -68,6 +77,8 @@ class Trial:
             return "needs " + "; ".join(f"{name}: {FILES[name]}" for name in absent)
         if self.uses_tree and not (_TREE / "experiments").is_dir():
             return "needs the source tree of selfsort"
+        if self.variable is not None and not os.environ.get(self.variable):
+            return f"needs {VARIABLES[self.variable]}"
         return "needs an accelerator" if self.needs_accelerator and not has_accelerator else None
 
     def key(self) -> str:
@@ -172,6 +183,18 @@ def _self_labelled() -> Iterator[Trial]:
             )
 
 
+def _peers() -> Iterator[Trial]:
+    ours = ("umap-kmeans", "umap-hdbscan", "sklearn-kmeans", "sklearn-agglomerative", "sklearn-spectral")
+    for dataset in ("umist", "usps", "cmu-pie", "mnist-test", "coil20"):
+        for peer in (*ours, "dec", "idec", "ddc", "n2d"):
+            yield Trial(
+                name=f"{dataset} {peer}",
+                commands=(f"python -m experiments.peers score {dataset} --peer {peer}",),
+                needs=(DATASETS[dataset].file,),
+                variable=None if peer in ours else "SELFSORT_PEERS",
+            )
+
+
 SCRIPTS: dict[str, ScriptTable] = {
     table.name: table
     for table in (
@@ -202,6 +225,11 @@ SCRIPTS: dict[str, ScriptTable] = {
                 for part in ("", "5,000 / 2,000 images")
                 for dim, errors, trusts in _EMBEDDINGS
             ),
+        ),
+        ScriptTable(
+            name="peers",
+            title="Other people's programs: UMAP, scikit-learn, ClustPy",
+            trials=tuple(_peers()),
         ),
         ScriptTable(
             name="secu-self-label",

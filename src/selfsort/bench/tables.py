@@ -268,8 +268,11 @@ TABLES: dict[str, Table] = {
             rows=(
                 _learned("fcae-kmeans", "paper"),
                 _learned("dbc", "paper"),
-                Row("fcae-kmeans", is_random=True, is_published=True, recipe="restored"),
-                Row("dbc", is_random=True, is_published=True, recipe="restored"),
+                *(
+                    Row(method, is_random=True, is_published=True, recipe=recipe)
+                    for recipe in ("restored", "whitened")
+                    for method in ("fcae-kmeans", "dbc")
+                ),
                 Row("kmeans", is_random=True),
             ),
             datasets=("mnist", "usps", "coil20", "coil100"),
@@ -278,8 +281,12 @@ TABLES: dict[str, Table] = {
             Table(
                 name=f"dbc-{what}",
                 title=f"DBC, Fig. 9: {title}",
-                rows=tuple(Row("dbc", {setting: value}, is_random=True, recipe="paper") for value in values),
-                datasets=("mnist", "mnist-test"),
+                rows=tuple(
+                    Row("dbc", {setting: value}, is_random=True, recipe=recipe)
+                    for recipe in ("paper", "whitened")
+                    for value in values
+                ),
+                datasets=("mnist", "mnist-test", "usps"),
             )
             for what, title, setting, values in (
                 ("alpha", "the power of the boosting", "alpha", (1.5, 2.0, 4.0)),

@@ -28,6 +28,8 @@ from selfsort.types import I64
 _N_PASSES = 3
 # Bisection of the resolution, on a logarithmic scale, between what gives one community and what gives single images.
 _LOWEST, _HIGHEST, _N_BISECTIONS = 1e-3, 1e4, 24
+# Neighbours of an image by the size of a cluster: few enough that they are of its own.
+_CLUSTER_PER_WIDTH, _NARROWEST, _WIDEST = 14, 4, 14
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +50,15 @@ class Communities:
     def n_large(self, size: float) -> int:
         """How many communities hold at least so many items."""
         return int((np.bincount(self.labels) >= size).sum())
+
+
+def community_width(n_images: int, n_clusters: int) -> int:
+    """Return how many neighbours an image has in the graph: a fourteenth of a cluster, from 4 to 14.
+
+    >>> [community_width(n, k) for n, k in ((575, 20), (1440, 20), (1797, 10), (9298, 10))]
+    [4, 5, 13, 14]
+    """
+    return min(max(round(n_images / (_CLUSTER_PER_WIDTH * n_clusters)), _NARROWEST), _WIDEST)
 
 
 def symmetric_affinities(neighbours: Neighbours, n_neighbours: int | None = None) -> csr_array:

@@ -42,7 +42,7 @@ from selfsort.config import setting
 from selfsort.errors import InvalidInput
 from selfsort.graph.affinity import digraph
 from selfsort.graph.agglomerate import Agglomeration, agglomerate, nearest_neighbour_components
-from selfsort.graph.communities import find_n_communities, symmetric_affinities
+from selfsort.graph.communities import community_width, find_n_communities, symmetric_affinities
 from selfsort.graph.knn import find_neighbours
 from selfsort.graph.neighbours import Neighbours
 from selfsort.learning.batches import PixelTensor, shuffled_batches
@@ -75,8 +75,6 @@ _LARGE_SIDE = 32
 """Images twice as large, or more, are averaged down by a whole factor before the network sees them."""
 
 _EPOCHS, _LEAST_STEPS = 18, 600
-
-_CLUSTER_PER_WIDTH, _NARROWEST, _WIDEST = 14, 4, 14
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,15 +142,9 @@ def plan_rounds(n_images: int, config: TeachConfig, *, has_labels: bool = False)
     return tuple(min(round(k * config.finer**share), max(n_images // 2, k)) for share in shares)
 
 
-def graph_width(n_images: int, n_clusters: int, config: TeachConfig) -> int:
-    """Return how many neighbours an image has in the graph: few enough that they are of its own cluster.
-
-    >>> [graph_width(n, k, TeachConfig(n_clusters=k)) for n, k in ((575, 20), (1440, 20), (1797, 10), (9298, 10))]
-    [4, 5, 13, 14]
-    """
-    if config.K_s != "auto":
-        return config.K_s
-    return min(max(round(n_images / (_CLUSTER_PER_WIDTH * n_clusters)), _NARROWEST), _WIDEST)
+def graph_width(n_images: int, config: TeachConfig) -> int:
+    """Return how many neighbours an image has in the graph."""
+    return community_width(n_images, config.n_clusters) if config.K_s == "auto" else config.K_s
 
 
 def n_epochs(n_images: int, config: TeachConfig) -> int:
@@ -202,7 +194,7 @@ def group(features: F32, neighbours: Neighbours, n_clusters: int, config: TeachC
 
 def search(images: Images, features: F32, config: TeachConfig, device: torch.device) -> Neighbours:
     """Find the neighbours of the images by their pixels."""
-    width = graph_width(len(images), config.n_clusters, config)
+    width = graph_width(len(images), config)
     if wants_augmented(config):
         return search_augmented(images, features, replace(config, K_s=width), device=device)
     return find_neighbours(features, width, device=device, exact_limit=config.exact_search_limit or None)
@@ -415,7 +407,7 @@ def _train(
                 return
             yield run.snapshot("train", event)
         features = judge(run.net, images, device).features
-        width, limit = graph_width(len(images), config.n_clusters, config), config.exact_search_limit or None
+        width, limit = graph_width(len(images), config), config.exact_search_limit or None
         neighbours = find_neighbours(features, width, device=device, exact_limit=limit)
         run.round += 1
         found = group(features, neighbours, run.counts[run.round], config, seed)
