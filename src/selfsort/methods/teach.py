@@ -42,8 +42,8 @@ from selfsort.config import setting
 from selfsort.errors import InvalidInput
 from selfsort.graph.affinity import digraph
 from selfsort.graph.agglomerate import Agglomeration, agglomerate, nearest_neighbour_components
+from selfsort.graph.approximate import EXACT_LIMIT, find_neighbours
 from selfsort.graph.communities import community_width, find_n_communities, symmetric_affinities
-from selfsort.graph.knn import find_neighbours
 from selfsort.graph.neighbours import Neighbours
 from selfsort.learning.batches import PixelTensor, shuffled_batches
 from selfsort.learning.checkpoint import Checkpoint, pack_module, saved_shape, unpack_module
@@ -105,7 +105,7 @@ class TeachConfig(HeadConfig, GraphConfig):
     own_from: float = setting(1 / 3, "share of a round after which labels are the network's own")
     memory: float = setting(0.7, "share of the moving average of answers that an epoch keeps")
     exact_search_limit: int = setting(
-        0, "above this many images, search neighbours approximately (needs the approx extra); 0: never"
+        EXACT_LIMIT, "above this many images, search neighbours approximately (extra approx); 0: never"
     )
 
     def __post_init__(self) -> None:
@@ -387,13 +387,15 @@ def _train(
     run = _Run(images, config, plan_rounds(len(images), config, has_labels=is_after), device, seed)
     if resume is None:
         notes: tuple[str, ...] = ()
+        event: dict[str, float] = {}
         if labels is None:
             features = pixel_features(images)
             neighbours = search(images, features, config, device)
             found = group(features, neighbours, run.counts[0], config, seed)
             labels, notes = found.labels, (*short_graph_note(neighbours), *found.warnings)
+            event = neighbours.event
         run.begin(labels)
-        yield run.snapshot("labels of the run" if is_after else "graph clusters", {}, warnings=notes)
+        yield run.snapshot("labels of the run" if is_after else "graph clusters", event, warnings=notes)
     else:
         run.load(resume)
     while True:
@@ -412,7 +414,7 @@ def _train(
         run.round += 1
         found = group(features, neighbours, run.counts[run.round], config, seed)
         run.begin(found.labels)
-        yield run.snapshot("graph clusters", {}, warnings=found.warnings)
+        yield run.snapshot("graph clusters", neighbours.event, warnings=found.warnings)
 
 
 def _result(run: _Run) -> Clustering:
