@@ -7,7 +7,7 @@ written straight into the result, and nothing is copied between processes (`benc
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -62,7 +62,7 @@ class Gallery:
     """Pictures that are known to be unreadable before any is opened (links that lead nowhere)."""
     ignored: Json = field(default_factory=dict)
     """How many files of each suffix were passed over because they are not pictures."""
-    columns: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
+    columns: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
     """Values per item, for --where."""
     labels: Sequence[int | str] | None = None
     unknown_label: int | None = None
