@@ -100,7 +100,16 @@ class Cell:
         settled = self._settled()
         around = {} if settled.improve == ImproveConfig() else {"improve": settled.improve.to_json()}
         before = {} if self.encoder == NO_ENCODER else {"encoder": settled.encode.to_json()}
-        return {**settled.config.to_json(), **around, **before}
+        return {**self._reached(settled.config.to_json()), **around, **before}
+
+    def _reached(self, settings: Json) -> Json:
+        """Leave out what holds only for more images than there are: a new limit makes no other cell."""
+        n_images, settings = DATASETS[self.dataset].n_images, dict(settings)
+        if n_images <= settings.get("exact_search_limit", 0):
+            settings["exact_search_limit"] = 0
+        if n_images <= settings.get("max_images", 0):
+            settings.pop("n_sparse", None)
+        return settings
 
     def _settled(self) -> Settled:
         import torch

@@ -22,9 +22,9 @@ from torch import Tensor
 
 from selfsort import distributed
 from selfsort.classic.method import rows_of
+from selfsort.graph.approximate import find_neighbours
 from selfsort.graph.augmented import augmented_neighbours
 from selfsort.graph.communities import community_width, find_n_communities, symmetric_affinities
-from selfsort.graph.knn import find_neighbours
 from selfsort.learning.batches import shuffled_batches
 from selfsort.learning.epoch import run_epoch
 from selfsort.learning.rates import one_cycle
