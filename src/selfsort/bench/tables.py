@@ -86,6 +86,7 @@ class Table:
         )
 
 
+_SMALL_DATASETS = ("umist", "usps", "cmu-pie", "coil20", "mnist-test")
 _CLASSIC_DATASETS = ("umist", "coil20", "cmu-pie", "usps", "mnist-test", "coil100")
 
 _CLASSIC = (
@@ -396,6 +397,26 @@ TABLES: dict[str, Table] = {
                 ("dim", "supplement, Table 1: length of the features", "dim", (64, 128, 256, 512), {}),
                 ("batch", "supplement, Table 3: batch size", "batch_size", (32, 64, 128, 256), {}),
             )
+        ),
+        Table(
+            name="recipes",
+            title="Our recipes of the methods that learn, for a CPU",
+            rows=tuple(Row(method, is_random=True) for method in ("dac", "gatcluster", "secu", "dbc", "jule", "teach")),
+            datasets=_SMALL_DATASETS,
+            n_seeds=5,
+        ),
+        Table(
+            name="faithful",
+            title="Recipes of the papers and of their released code, as far as 15 minutes go",
+            rows=tuple(
+                Row(method, is_random=True, recipe=recipe)
+                for method, recipe in (
+                    *(("jule", "paper"), ("jule", "code"), ("dbc", "paper"), ("dac", "paper"), ("dac", "code")),
+                    *(("gatcluster", "paper"), ("secu", "paper")),
+                )
+            ),
+            datasets=_SMALL_DATASETS,
+            n_seeds=1,
         ),
         Table(
             name="classic",
