@@ -6,8 +6,8 @@ number of clusters is given to all but HDBSCAN and DDC, which find one; what HDB
     python -m experiments.peers score usps --peer umap-hdbscan
     python -m experiments.peers environment FOLDER        # for the peers of ClustPy; then SELFSORT_PEERS=FOLDER
 
-ClustPy imports torchvision for its own data sets alone, so it is installed without its dependencies into an environment
-of its own, which borrows the packages of this one and gets an empty torchvision.
+ClustPy imports torchvision for its own data sets and for residual networks alone, so it is installed without its
+dependencies into an environment of its own, which borrows the packages of this one and gets an empty torchvision.
 """
 
 from __future__ import annotations
@@ -33,7 +33,22 @@ from selfsort.types import F32, I64
 VARIABLE = "SELFSORT_PEERS"
 CLUSTPY = ("dec", "idec", "ddc", "n2d")
 
-_STUB = "class VisionDataset: ...\ndef __getattr__(name): return VisionDataset\n"
+_STUB = """
+class _Nothing(type):
+    def __getattr__(cls, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return cls
+
+
+class Nothing(metaclass=_Nothing): ...
+
+
+def __getattr__(name):
+    if name.startswith("__"):
+        raise AttributeError(name)
+    return Nothing
+"""
 
 _CHILD = """
 import sys, numpy as np
@@ -129,7 +144,7 @@ def make_environment(folder: Path) -> list[str]:
         ).stdout.strip()
     )
     (packages / "borrowed.pth").write_text(sysconfig.get_path("purelib") + "\n", encoding="utf-8")
-    for name in ("torchvision", "torchvision/datasets", "torchvision/transforms"):
+    for name in ("torchvision", "torchvision/models", "torchvision/models/_api"):
         (packages / name).mkdir()
         (packages / name / "__init__.py").write_text(_STUB, encoding="utf-8")
     return [_python(folder), "-m", "pip", "install", "--no-deps", "clustpy"]

@@ -54,4 +54,4 @@ def test_the_environment_borrows_packages_and_has_an_empty_torchvision(
     words = peers.make_environment(tmp_path / "environment")
     assert words[1:] == ["-m", "pip", "install", "--no-deps", "clustpy"]
     assert Path((packages / "borrowed.pth").read_text().strip()).is_dir()
-    assert (packages / "torchvision" / "datasets" / "__init__.py").is_file()
+    assert (packages / "torchvision" / "models" / "_api" / "__init__.py").is_file()

@@ -41,6 +41,8 @@ class DataSet:
     """Whether the classes are the folders that pictures lie in."""
     held_out: str | None = None
     """The data set that a run on this one is scored on, if they are two."""
+    printed_as: str | None = None
+    """The name of the printed column, if it is not that of the data set."""
 
     @property
     def split(self) -> str:
@@ -165,6 +167,7 @@ DATASETS: dict[str, DataSet] = {
             where=where,
             labels_word=word,
             held_out=f"{name}-held-out" if suffix == "-train" else None,
+            printed_as=name if suffix == "-train" else None,
         )
         for name, title, file, n_classes, word in (
             ("cifar10", "CIFAR-10", "cifar-10-batches-bin", 10, None),

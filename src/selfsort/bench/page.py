@@ -1,8 +1,11 @@
 """docs/results.md, and the marked blocks of other pages, from the records: `python -m selfsort.bench.page [DOCS]`.
 
-A block stands between two markers, on lines of their own. It names a table and what to show of it:
+A block stands between two markers, on lines of their own. It names a table and what to show of it, of all rows or of
+those of one method:
 
     <!-- records: classic nmi -->
+    <!-- end -->
+    <!-- records: recipes acc nmi method=dac -->
     <!-- end -->
 """
 
@@ -11,6 +14,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -55,10 +59,16 @@ def with_blocks(text: str, records: Mapping[str, Json], name: str = "the page") 
 def block(words: str, records: Mapping[str, Json]) -> str:
     """Make the content of one block from what its marker says."""
     name, *asked = words.split() or [""]
+    methods = [word.removeprefix("method=") for word in asked if word.startswith("method=")]
+    asked = [word for word in asked if not word.startswith("method=")]
     for measure in asked:
         if measure not in MEASURES:
             raise invalid("a block of records", f"ask for some of {', '.join(MEASURES)}", repr(measure), "Change it.")
     table = find_table(name)
+    if methods:
+        table = replace(table, rows=tuple(row for row in table.rows if row.method in methods))
+    if not table.rows:
+        raise invalid("a block of records", f"name methods of {name}", repr(words), "Change it.")
     measures: list[Measure] = [measure for word in asked for measure in MEASURES if measure == word] or ["nmi", "acc"]
     return "\n".join(markdown(table, summarise(table, records), measures)) + "\n"
 
