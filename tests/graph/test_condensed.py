@@ -68,11 +68,10 @@ def test_a_graph_without_arcs() -> None:
 
 
 class TestManyImages:
-    """The same as of few images, with the limit lowered."""
+    """The same as of few images, with the limit lowered and smaller communities."""
 
     @pytest.fixture(autouse=True)
-    def _low_limit(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(communities, "CONDENSED_ABOVE", 100)
+    def _small_starts(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(communities, "PER_START", 20)
 
     def groups(self) -> tuple[F32, I64]:
@@ -82,16 +81,15 @@ class TestManyImages:
     def test_exactly_so_many(self, n_clusters: int) -> None:
         features, _ = self.groups()
         graph = symmetric_affinities(nearest_neighbours(features, 8))
-        merged, start = find_n_communities(graph, n_clusters, features)
+        merged, start = find_n_communities(graph, n_clusters, features, condensed_above=100)
         assert sorted(set(merged.labels.tolist())) == list(range(n_clusters))
         assert start.n_clusters >= n_clusters
 
-    def test_as_good_as_the_whole_graph(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_as_good_as_the_whole_graph(self) -> None:
         features, truth = self.groups()
         graph = symmetric_affinities(nearest_neighbours(features, 8))
-        by_parts, start = find_n_communities(graph, 5, features)
+        by_parts, start = find_n_communities(graph, 5, features, condensed_above=100)
         assert start.modularity == pytest.approx(modularity(graph, start.labels, start.resolution))
-        monkeypatch.setattr(communities, "CONDENSED_ABOVE", 10_000)
         by_all, _ = find_n_communities(graph, 5, features)
         assert accuracy(by_parts.labels, truth) >= accuracy(by_all.labels, truth) - 0.005
 
@@ -105,6 +103,6 @@ class TestManyImages:
 
         monkeypatch.setattr(communities, "find_communities", counted)
         features, _ = self.groups()
-        find_n_communities(symmetric_affinities(nearest_neighbours(features, 8)), 7, features)
+        find_n_communities(symmetric_affinities(nearest_neighbours(features, 8)), 7, features, condensed_above=100)
         assert sizes.count(len(features)) == 1
         assert max(sizes[1:]) < len(features)

@@ -122,7 +122,13 @@ def in_order(labels: npt.NDArray[Any]) -> I64:
 
 
 def find_n_communities(
-    graph: csr_array, n_clusters: int, features: npt.NDArray[Any], *, absorb: bool = True, seed: int = 0
+    graph: csr_array,
+    n_clusters: int,
+    features: npt.NDArray[Any],
+    *,
+    absorb: bool = True,
+    seed: int = 0,
+    condensed_above: int = CONDENSED_ABOVE,
 ) -> tuple[Agglomeration, Communities]:
     """Find so many communities: bisect the resolution, then merge what is too many along the same graph.
 
@@ -132,13 +138,14 @@ def find_n_communities(
         features: (N, D) for the centroids by which tiny or unconnected communities find their place.
         absorb: tiny communities do not count among the wanted ones, as in `agglomerate`.
         seed: decides the order in which items are visited.
+        condensed_above: with more items than this, the bisection sees small communities only.
 
     Returns:
         The merging, whose labels have exactly `n_clusters` clusters, and the communities it started from: the fewest
         that were found with at least as many large ones as wanted.
     """
     large_size = LARGE_SHARE * graph.shape[0] / n_clusters if absorb else 1.0
-    condensed = _condensed(graph, seed) if graph.shape[0] > CONDENSED_ABOVE else None
+    condensed = _condensed(graph, seed) if graph.shape[0] > condensed_above else None
     low, high, resolution = _LOWEST, _HIGHEST, 1.0
     best: Communities | None = None
     for _ in range(_N_BISECTIONS):
