@@ -33,10 +33,11 @@ from selfsort.runs.folder import FORMAT, RunFolder
 from selfsort.runs.journal import Journal, read_entries
 from selfsort.runs.loop import versions
 from selfsort.runs.model import STARTED_FROM, embed
+from selfsort.runs.soft import read_soft, write_soft
 from selfsort.runs.tree import features_of, save_tree, tree_of
 from selfsort.types import F32, I64, Json
 
-_LABELS, _SOFT = f"{STARTED_FROM}/labels.npy", f"{STARTED_FROM}/soft.npy"
+_LABELS = f"{STARTED_FROM}/labels.npy"
 _COPIED = ("ingest.json", "truth.npy", "truth.json", "thumbnails.npz", ENCODER_FILE)
 _OF_TRAINING = ("format", "settings", "improve", "recipe", "clusters", "method_from", "outliers")
 """What config.json says of the training and not of the images."""
@@ -104,12 +105,11 @@ class Base:
     def of(cls, folder: RunFolder, labels: I64) -> Base:
         """Return a run itself, or what it is a cut of."""
         if not (folder.path / _LABELS).is_file():
-            soft: F32 = folder.read_array("soft.npy", 2, np.float32)
-            found = cls(folder, labels, soft)
+            found = cls(folder, labels, read_soft(folder).all())
         else:
             before: I64 = folder.read_array(_LABELS, 1, np.int64)
             inner = RunFolder.open(folder.path / STARTED_FROM)
-            found = cls(inner, np.array(before), folder.read_array(_SOFT, 2, np.float32))
+            found = cls(inner, np.array(before), read_soft(folder, f"{STARTED_FROM}/").all())
         is_whole = len(found.labels) == len(found.soft) == len(labels)
         if not is_whole or not 0 <= int(found.labels.min()) <= int(found.labels.max()) < found.soft.shape[1]:
             raise InvalidInput(
@@ -144,7 +144,7 @@ def _fill(made: RunFolder, folder: RunFolder, base: Base) -> None:
         embed(made, RunFolder.open(folder.path / FEATURES_FROM), FEATURES_FROM)
     _embed(made, base.folder, STARTED_FROM)
     made.write_array(_LABELS, base.labels)
-    made.write_array(_SOFT, np.asarray(base.soft))
+    write_soft(made, np.asarray(base.soft), f"{STARTED_FROM}/")
 
 
 def _embed(made: RunFolder, source: RunFolder, name: str) -> None:
