@@ -136,7 +136,8 @@ def allocate_floats(shape: tuple[int, ...], dtype: str = "<f4") -> npt.NDArray[A
 def forget(array: npt.NDArray[Any]) -> None:
     """Give back the pages of a mapped file that were read or written; what they hold stays in the file."""
     mapped = getattr(array, "_mmap", None)
-    if mapped is not None and hasattr(mmap, "MADV_DONTNEED"):
+    # Of a private mapping the pages are the only copy.
+    if mapped is not None and getattr(array, "mode", "c") != "c" and hasattr(mmap, "MADV_DONTNEED"):
         mapped.madvise(mmap.MADV_DONTNEED)
 
 

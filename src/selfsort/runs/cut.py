@@ -28,11 +28,12 @@ from selfsort.runs.export.folders import scratch_in
 from selfsort.runs.folder import RunFolder
 from selfsort.runs.journal import read_entries
 from selfsort.runs.model import STARTED_FROM, embed
+from selfsort.runs.soft import read_soft, write_soft
 from selfsort.runs.stacks import STACKS
 from selfsort.runs.tree import features_of, save_tree, tree_of
 from selfsort.types import F32, I64
 
-_LABELS, _SOFT = f"{STARTED_FROM}/labels.npy", f"{STARTED_FROM}/soft.npy"
+_LABELS = f"{STARTED_FROM}/labels.npy"
 _COPIED = ("ingest.json", "truth.npy", "truth.json", "thumbnails.npz", STACKS, ENCODER_FILE)
 
 
@@ -100,12 +101,11 @@ class Base:
     def of(cls, folder: RunFolder, labels: I64) -> Base:
         """Return a run itself, or what it is a cut of."""
         if not (folder.path / _LABELS).is_file():
-            soft: F32 = folder.read_array("soft.npy", 2, np.float32)
-            found = cls(folder, labels, soft)
+            found = cls(folder, labels, read_soft(folder).all())
         else:
             before: I64 = folder.read_array(_LABELS, 1, np.int64)
             inner = RunFolder.open(folder.path / STARTED_FROM)
-            found = cls(inner, np.array(before), folder.read_array(_SOFT, 2, np.float32))
+            found = cls(inner, np.array(before), read_soft(folder, f"{STARTED_FROM}/").all())
         is_whole = len(found.labels) == len(found.soft) == len(labels)
         if not is_whole or not 0 <= int(found.labels.min()) <= int(found.labels.max()) < found.soft.shape[1]:
             raise InvalidInput(
@@ -124,4 +124,4 @@ def _fill(made: RunFolder, folder: RunFolder, base: Base) -> None:
         embed(made, RunFolder.open(folder.path / FEATURES_FROM), FEATURES_FROM)
     embed_whole(made, base.folder)
     made.write_array(_LABELS, base.labels)
-    made.write_array(_SOFT, np.asarray(base.soft))
+    write_soft(made, np.asarray(base.soft), f"{STARTED_FROM}/")
