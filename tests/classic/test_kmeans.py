@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from selfsort.classic.kmeans import KMeansConfig, cluster, kmeans
+from selfsort.data.store import limit_memory
 from selfsort.errors import InvalidInput
 
 CPU = torch.device("cpu")
@@ -47,3 +48,23 @@ def test_fewer_distinct_images_than_clusters_is_quiet() -> None:
 def test_settings_are_checked() -> None:
     with pytest.raises(InvalidInput, match="n_restarts must be at least 1; got 0"):
         KMeansConfig(n_clusters=2, n_restarts=0)
+
+
+def test_more_than_the_memory_holds_is_clustered_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    draw = np.random.default_rng(0)
+    centres = draw.standard_normal((5, 8)) * 6
+    x = (centres[draw.integers(0, 5, 3000)] + draw.standard_normal((3000, 8))).astype(np.float32)
+    whole = kmeans(x, 5, seed=0)
+    monkeypatch.setattr("selfsort.data.store._PASS_BYTES", 1000)
+    limit_memory(10_000)
+    try:
+        blocks, again = kmeans(x, 5, seed=0), kmeans(x, 5, seed=0)
+        nothing = kmeans(np.zeros((3000, 8), np.float32), 5, seed=0)
+    finally:
+        limit_memory(None)
+    assert blocks.inertia == pytest.approx(whole.inertia, rel=1e-3)
+    assert len(set(zip(blocks.labels.tolist(), whole.labels.tolist(), strict=True))) == 5
+    np.testing.assert_array_equal(blocks.labels, again.labels)
+    nearest = ((x[:, None] - blocks.centroids) ** 2).sum(axis=2).argmin(axis=1)
+    np.testing.assert_array_equal(blocks.labels, nearest)
+    assert nothing.inertia == 0

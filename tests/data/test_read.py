@@ -84,7 +84,8 @@ def test_above_the_budget_the_images_are_mapped_and_equal(tmp_path: Path, monkey
     assert isinstance(mapped.images.pixels, np.memmap)
     assert (mapped.images.pixels == inside.images.pixels).all()
     assert mapped.fingerprint == inside.fingerprint
-    assert list(scratch.iterdir()) == []  # removed already, so nothing can be left behind
+    del mapped
+    assert list(scratch.iterdir()) == []
 
 
 def test_disk_full_is_an_error_before_anything_is_decoded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

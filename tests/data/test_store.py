@@ -70,7 +70,39 @@ def test_scratch_is_not_in_memory_unless_asked(tmp_path: Path, monkeypatch: pyte
     assert store.scratch_folder() == tmp_path
 
 
-def test_kept_rows_move_to_the_front() -> None:
-    pixels = np.arange(6, dtype=np.uint8).reshape(6, 1)
-    assert store.keep_rows(pixels, [0, 2, 5]).ravel().tolist() == [0, 2, 5]
-    assert store.keep_rows(pixels[:3], []).shape == (0, 1)
+def test_arrays_share_the_budget_of_the_process() -> None:
+    store.limit_memory(100)
+    try:
+        before = store.memory_left()
+        first, where = store.allocate((60,), None)
+        assert where == "memory"
+        assert store.memory_left() == before - 60
+        assert isinstance(store.allocate_floats((20, 2)), np.memmap)  # 160 bytes
+        view = first[:5]
+        del first
+        assert store.memory_left() == before - 60, "a view keeps its array"
+        del view
+        assert store.memory_left() == before
+        assert not isinstance(store.allocate_floats((2, 2), "<f2"), np.memmap)
+    finally:
+        store.limit_memory(None)
+    with pytest.raises(InvalidInput, match="--memory"):
+        store.limit_memory(-1)
+
+
+def test_a_pass_holds_a_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store, "_PASS_BYTES", 40)
+    array = np.arange(14, dtype=np.float32)
+    assert list(store.passes(array)) == [slice(0, 10), slice(10, 14)]
+    assert list(store.passes(array, multiple=4)) == [slice(0, 8), slice(8, 14)]
+    assert store.all_finite(array)
+    array[13] = np.nan
+    assert not store.all_finite(array)
+
+
+def test_forgotten_pages_are_still_in_the_file() -> None:
+    mapped, _ = store.allocate((1 << 20,), 0)
+    mapped[:] = 3
+    store.forget(mapped)
+    store.forget(np.zeros(3))
+    assert (mapped == 3).all()

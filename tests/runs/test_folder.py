@@ -16,11 +16,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from safetensors.numpy import save
 from tests.tiny_run import CONFIG, NAMES, RESULT, SOFT, files_of, fill, read_everything
 
 import selfsort.runs.folder
 from selfsort.errors import CannotWrite, InvalidInput, MissingData
-from selfsort.runs.folder import RunFolder, Thumbnails, label_csv, write_whole
+from selfsort.runs.folder import RunFolder, Thumbnails, _save_tensors, label_csv, write_whole
 from selfsort.types import State
 
 
@@ -504,3 +505,29 @@ def test_many_features_are_kept_at_half_precision(tmp_path: Path, monkeypatch: p
     large = replace(RESULT, features=RESULT.features + 1e5)
     run.save_result(large, NAMES)
     np.testing.assert_array_equal(run.result().features, large.features)
+
+
+def test_tensors_are_written_as_the_library_does(tmp_path: Path) -> None:
+    draw = np.random.default_rng(0)
+    kinds = ["<f4", "<f2", "<f8", "|u1", "|b1", "<i8", "<i4", "|i1", "<u8", "<u4", "<u2", "<i2"]
+    for _ in range(20):
+        arrays = {
+            f"{name}é": draw.integers(0, 2, draw.integers(1, 5, draw.integers(0, 4))).astype(kind)
+            for name, kind in zip("lkjihgfedcba", draw.permutation(kinds), strict=True)
+        }
+        stream = io.BytesIO()
+        _save_tensors(stream, arrays, {"json": '{"a": "b\\"\\n"}'})
+        assert stream.getvalue() == save(arrays, {"json": '{"a": "b\\"\\n"}'})
+    with pytest.raises(KeyError):
+        _save_tensors(io.BytesIO(), {"x": np.zeros(2, np.complex64)}, {})
+
+
+@pytest.mark.parametrize("dtype", [None, np.float16])
+def test_arrays_are_written_in_blocks_as_numpy_does(tmp_path: Path, monkeypatch: Any, dtype: Any) -> None:
+    monkeypatch.setattr("selfsort.data.store._PASS_BYTES", 100)
+    run = RunFolder.create(tmp_path / "run", CONFIG)
+    for array in (RESULT.features, np.arange(600.0).reshape(100, 3, 2)[:, ::-1], np.zeros((0, 3)), np.arange(5)):
+        run.write_array("x.npy", array, dtype)
+        expected = io.BytesIO()
+        np.save(expected, np.ascontiguousarray(array, dtype))
+        assert (run.path / "x.npy").read_bytes() == expected.getvalue()

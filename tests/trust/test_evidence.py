@@ -62,7 +62,7 @@ def test_a_sample_speaks_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_judge_is_not_asked_about_itself() -> None:
     found = Neighbours(np.array([[2, 0, 1], [0, 1, 2]]), np.array([[1, 2, 3], [0, 4, 5]], np.float32), 3)
     # Image 1 is the judge at place 0; image 0 is no judge and loses its last neighbour.
-    asked, sq_dist = evidence._without_self(found, np.array([1]))
+    asked, sq_dist = evidence._without_self(found, np.array([1]), np.array([0]))
     np.testing.assert_array_equal(asked, [[2, 0], [1, 2]])
     np.testing.assert_array_equal(sq_dist, [[1, 2], [4, 5]])
 
@@ -85,3 +85,14 @@ def test_who_vouches_for_a_point_far_away(most: int, monkeypatch: pytest.MonkeyP
     np.testing.assert_array_equal(seen.around[1:], truth[1:])
     assert (seen.vouched <= seen.same).all()
     assert seen.vouched.mean() > 0.4
+
+
+def test_those_who_ask_in_blocks_hear_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows, truth = blobs([150] * 4)
+    monkeypatch.setattr(evidence, "MOST_JUDGES", 300)
+    at_once = look(rows, truth)
+    monkeypatch.setattr(evidence, "_FEWEST_AT_ONCE", 70)
+    monkeypatch.setattr(evidence, "_BLOCK_BYTES", 1)
+    in_blocks = look(rows, truth)
+    for name in ("same", "least", "most", "distance", "around", "vouched"):
+        np.testing.assert_array_equal(getattr(in_blocks, name), getattr(at_once, name))

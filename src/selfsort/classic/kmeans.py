@@ -10,11 +10,18 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from scipy.sparse import csr_array
 
-from selfsort.classic.method import Partition, PixelConfig, classic_method
+from selfsort.classic.method import Partition, PixelConfig, classic_method, squared_distances
 from selfsort.config import setting
-from selfsort.learning.seeds import derive_seed
+from selfsort.data.store import forget, memory_left, passes
+from selfsort.learning.seeds import derive_seed, numpy_generator
 from selfsort.types import F32, I64
+
+_FEWEST_EACH = 20
+"""Rows in the sample for each cluster, whatever the memory."""
+_TOLERANCE = 1e-4
+"""Centroids that move by less than this part of a column's variance have arrived, as in scikit-learn."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +47,16 @@ class KMeansFit:
 
 
 def kmeans(features: F32, n_clusters: int, *, seed: int, n_restarts: int = 10, max_iterations: int = 300) -> KMeansFit:
-    """Lloyd's algorithm from k-means++ starts; labels are those of the final centroids."""
+    """Lloyd's algorithm from k-means++ starts; labels are those of the final centroids.
+
+    Rows that would not fit the memory twice, as the library wants them, are started from on a sample.
+    """
+    if features.nbytes > memory_left():
+        return _kmeans_in_blocks(features, n_clusters, seed, n_restarts, max_iterations)
+    return _kmeans_in_memory(features, n_clusters, seed, n_restarts, max_iterations)
+
+
+def _kmeans_in_memory(features: F32, n_clusters: int, seed: int, n_restarts: int, max_iterations: int) -> KMeansFit:
     from sklearn.cluster import KMeans
     from sklearn.exceptions import ConvergenceWarning
 
@@ -53,6 +69,44 @@ def kmeans(features: F32, n_clusters: int, *, seed: int, n_restarts: int = 10, m
     return KMeansFit(
         fitted.labels_.astype(np.int64), fitted.cluster_centers_.astype(np.float32), float(fitted.inertia_)
     )
+
+
+def _kmeans_in_blocks(features: F32, n_clusters: int, seed: int, n_restarts: int, max_iterations: int) -> KMeansFit:
+    """Choose the best of several starts on a sample, then run Lloyd's algorithm over all rows, some at a time."""
+    n_rows, row_bytes = len(features), features[:1].nbytes
+    n_sample = min(n_rows, max(_FEWEST_EACH * n_clusters, memory_left() // (4 * row_bytes)))
+    sample = np.sort(numpy_generator(seed, "kmeans sample").permutation(n_rows)[:n_sample])
+    centroids = _kmeans_in_memory(features[sample], n_clusters, seed, n_restarts, max_iterations).centroids
+    forget(features)
+    labels = np.full(n_rows, -1, np.int64)
+    for _ in range(max_iterations):
+        before, (labels, inertia, moved, spread) = labels, _lloyd(features, centroids)
+        shift = float(((moved - centroids) ** 2).sum())
+        if np.array_equal(before, labels) or shift <= _TOLERANCE * spread:
+            break
+        centroids = moved
+    return KMeansFit(labels, centroids, inertia)
+
+
+def _lloyd(features: F32, centroids: F32) -> tuple[I64, float, F32, float]:
+    """Return the nearest centroid of each row, the inertia, the means of these groups, and the variance of a column."""
+    labels = np.empty(len(features), np.int64)
+    sums, counts = np.zeros(centroids.shape), np.zeros(len(centroids))
+    inertia = squares = 0.0
+    for block in passes(features):
+        rows = np.asarray(features[block])
+        away = squared_distances(rows, centroids)
+        labels[block] = nearest = away.argmin(axis=1)
+        inertia += float(away[np.arange(len(rows)), nearest].sum(dtype=np.float64))
+        squares += float(np.einsum("nd,nd->n", rows, rows).sum(dtype=np.float64))
+        members = csr_array((np.ones(len(rows), np.float32), (nearest, np.arange(len(rows)))), (len(counts), len(rows)))
+        sums += members @ rows
+        counts += np.bincount(nearest, minlength=len(counts))
+    mean = sums.sum(axis=0) / len(features)
+    spread = max(0.0, squares / len(features) - float(mean @ mean)) / features.shape[1]
+    # A group that has lost all its rows stays where it was.
+    moved = np.where(counts[:, None] > 0, sums / np.maximum(counts, 1)[:, None], centroids).astype(np.float32)
+    return labels, inertia, moved, spread
 
 
 def cluster(features: F32, config: KMeansConfig, *, seed: int, device: torch.device) -> Partition:

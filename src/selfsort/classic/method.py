@@ -19,6 +19,7 @@ import torch
 from torch import nn
 
 from selfsort.config import Config, setting
+from selfsort.data.store import all_finite, allocate_floats, forget
 from selfsort.errors import InvalidInput, invalid
 from selfsort.graph.affinity import unit_rows, vote
 from selfsort.graph.augmented import augmented_neighbours
@@ -142,13 +143,15 @@ def pixel_features(images: Images, mean: F32 | None = None) -> F32:
     Without a mean this is what JULE gives every baseline. Pixels are taken as 0..1.
     """
     flat = images.pixels.reshape(len(images), -1)
-    features: F32 = np.empty(flat.shape, dtype=np.float32)
+    features: F32 = allocate_floats(flat.shape)
     for start in range(0, len(flat), _BLOCK):  # whole-array steps would hold three copies of the data at once
         block = flat[start : start + _BLOCK].astype(np.float32)
         block /= np.float32(255)
         if mean is not None:
             block -= mean
         features[start : start + _BLOCK] = unit_rows(block)
+        forget(features)
+        forget(images.pixels)
     return features
 
 
@@ -166,6 +169,7 @@ def mean_image(images: Images) -> F32:
     total = np.zeros(flat.shape[1])
     for start in range(0, len(flat), _BLOCK):
         total += flat[start : start + _BLOCK].sum(axis=0, dtype=np.float64)
+        forget(images.pixels)
     mean: F32 = (total / (255 * len(flat))).astype(np.float32)
     return mean
 
@@ -191,10 +195,11 @@ class CentroidModel:
     def assign(self, features: F32) -> F32:
         """Softmax of the negative squared distances over the variance inside the clusters."""
         _check_width(features, self.centroids_KD)
-        soft_NK: F32 = np.empty((len(features), len(self.centroids_KD)), dtype=np.float32)
+        soft_NK: F32 = allocate_floats((len(features), len(self.centroids_KD)))
         for start in range(0, len(features), _BLOCK):
             block = slice(start, start + _BLOCK)
-            log_BK = -_squared_distances(features[block], self.centroids_KD) / (2 * self.variance)
+            log_BK = -squared_distances(features[block], self.centroids_KD) / (2 * self.variance)
+            forget(features)
             soft_BK = np.exp(log_BK - log_BK.max(axis=1, keepdims=True))
             soft_NK[block] = soft_BK / soft_BK.sum(axis=1, keepdims=True)
         return soft_NK
@@ -275,6 +280,7 @@ def classic_method(
     cluster: ClusterFeatures,
     *,
     is_inductive: bool = False,
+    is_shareable: bool = False,
 ) -> Method:
     """Wrap an algorithm on features as a full method."""
 
@@ -304,7 +310,18 @@ def classic_method(
             snapshot.result.model.arrays["mean_image"] = mean
         yield snapshot
 
-    return Method(name, summary, source, config, train, restore, is_inductive, train_on_features, learns_on="features")
+    return Method(
+        name,
+        summary,
+        source,
+        config,
+        train,
+        restore,
+        is_inductive,
+        train_on_features,
+        is_shareable=is_shareable,
+        learns_on="features",
+    )
 
 
 def refuse_dense(n_images: int, limit: int, method: str) -> None:
@@ -339,8 +356,10 @@ def _only_snapshot(features: F32, partition: Partition, n_clusters: int, device:
 
 
 def _fit_centroids(features: F32, centroids: F32) -> tuple[State, F32]:
-    blocks = range(0, len(features), _BLOCK)
-    nearest = sum(float(_squared_distances(features[i : i + _BLOCK], centroids).min(axis=1).sum()) for i in blocks)
+    nearest = 0.0
+    for i in range(0, len(features), _BLOCK):
+        nearest += float(squared_distances(features[i : i + _BLOCK], centroids).min(axis=1).sum())
+        forget(features)
     variance = nearest / features.size
     model = State({"centroids": centroids}, {"variance": variance, "rule": "centroid"})
     return model, CentroidModel(model).assign(features)
@@ -366,7 +385,8 @@ def _with_self(neighbours: Neighbours) -> Neighbours:
     )
 
 
-def _squared_distances(x_ND: F32, y_KD: F32) -> F32:
+def squared_distances(x_ND: F32, y_KD: F32) -> F32:
+    """Return the squared distances (N, K) of some rows to others."""
     squared = x_ND @ y_KD.T
     squared *= -2
     squared += np.einsum("nd,nd->n", x_ND, x_ND)[:, None]
@@ -378,7 +398,7 @@ def _squared_distances(x_ND: F32, y_KD: F32) -> F32:
 def _check_features(features: F32, n_clusters: int) -> None:
     if features.ndim != 2 or features.shape[1] == 0:
         raise invalid("features", "be a table of images by values", f"shape {features.shape}", "Flatten each image.")
-    if not np.isfinite(features).all():
+    if not all_finite(features):
         raise invalid("features", "be finite", "NaN or infinity", "Look for a training run that diverged.")
     if n_clusters > len(features):
         raise invalid(

@@ -6,13 +6,14 @@ Labels travel beside the pictures, never inside `Images`: methods receive `Datas
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, Self, get_args
 
 import numpy as np
 
+from selfsort.data.store import forget
 from selfsort.errors import invalid
 from selfsort.types import I64, Images, Json
 
@@ -81,7 +82,7 @@ class Dataset:
     images: Images
     names: tuple[str, ...]
     """Path relative to the source folder (posix), or the row number as text for arrays."""
-    paths: tuple[Path, ...] | None
+    paths: Sequence[Path] | None
     """Absolute file paths where every image is a file of its own."""
     labels: I64 | None
     """Ground truth 0..; for scoring only."""
@@ -110,6 +111,7 @@ def fingerprint(images: Images) -> str:
     for start in range(0, len(pixels), rows):
         # In C order (without a copy where that is the order), so that a view and its copy agree.
         digest.update(np.ascontiguousarray(pixels[start : start + rows]).data)
+        forget(pixels)
     return digest.hexdigest()
 
 

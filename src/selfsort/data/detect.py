@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from selfsort.data import binaries, hdf5, npz, shards, zipped
+from selfsort.data import binaries, hdf5, npz, parquet, shards, zipped
 from selfsort.data.datasets import ImageSpec
 from selfsort.data.decode import is_picture_head
 from selfsort.data.folder import expanded, list_files, list_folder, list_recorded, printable, read_list_file
@@ -18,9 +18,7 @@ from selfsort.errors import InvalidInput, MissingData, invalid
 
 Source = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
-_KNOWN = (
-    "a folder of pictures, a zip of them, a list file, .npz, .npy, HDF5, idx, CIFAR or STL-10 binary, or tar shards"
-)
+_KNOWN = "a folder of pictures, a zip of them, a list file, .npz, .npy, HDF5, idx, CIFAR or STL-10 binary, tar shards or Parquet"
 _SNIFFED_BYTES = 4096
 _TAR_MAGIC = slice(257, 262)
 
@@ -95,6 +93,9 @@ def _open_folder(path: Path, shown: str, *, may_walk: bool = True) -> Gallery | 
     tars = sorted(path.glob("*.tar"))
     if tars:
         return shards.open_shards(tars)
+    tables = parquet.find_parquet(path)
+    if tables:
+        return parquet.open_parquet(tables, path)
     if (path / "batches.meta").is_file() or (path / "meta").is_file():
         remedy = 'Get the "binary version" of the dataset.'
         raise invalid(f"the CIFAR batches in {shown}", "be in the binary version", "pickled files", remedy)
@@ -120,6 +121,8 @@ def _open_file(path: Path, shown: str) -> Gallery | Table:
         return hdf5.open_hdf5(path)
     if head[_TAR_MAGIC] == b"ustar":
         return shards.open_shards([path])
+    if head.startswith(parquet.MAGIC):
+        return parquet.open_parquet([path], path.parent)
     idx_kind = binaries.idx_kind(path)
     if idx_kind == 3:
         return binaries.open_idx([path])

@@ -14,14 +14,17 @@ import os
 import re
 import stat
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
+from hashlib import sha256
 from pathlib import Path, PurePath
 from typing import IO
 
 from selfsort.data.datasets import Skipped
 from selfsort.data.decode import HEAD_BYTES, PICTURE_SUFFIXES, Unreadable, explain, is_picture_head
 from selfsort.data.gallery import Gallery, Item
+from selfsort.data.lazy import Lazy
 from selfsort.errors import MissingData, invalid
 
 _LONGEST_LINE = 1 << 16
@@ -37,6 +40,8 @@ def printable(name: str) -> str:
     >>> printable(os.fsdecode(b"caf\xe9.png")), printable(r"caf\xe9.png"), printable(r"a\b.png")
     ('caf\\xe9.png', 'caf\\x5cxe9.png', 'a\\b.png')
     """
+    if name.isascii() and "\\" not in name:
+        return name
     name = _SPELT_BYTE.sub(r"\\x5c", name)
     return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
@@ -64,53 +69,93 @@ def open_file(path: Path) -> IO[bytes]:
     return path.open("rb")
 
 
+class Files(Lazy[Item]):
+    """Picture files, of which only names and places are held."""
+
+    def __init__(self, names: Sequence[str], places: Sequence[str], root: Path | None = None) -> None:
+        """Take names as a run has them, and where the files are, below a folder or in full."""
+        self.names, self._places, self._root = names, places, root
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def _at(self, place: int) -> Item:
+        path = self._path(place)
+        return Item(self.names[place], partial(open_file, path), path)
+
+    def _path(self, place: int) -> Path:
+        return Path(self._places[place]) if self._root is None else self._root / self._places[place]
+
+    def identity(self) -> str:
+        """Digest names, sizes and times of change."""
+        digest = sha256(f"{len(self)} files".encode())
+        for place, name in enumerate(self.names):
+            try:
+                status = self._path(place).stat()
+                told = f"{status.st_size} {status.st_mtime_ns}"
+            except (OSError, ValueError):
+                told = "unreadable"
+            digest.update(f"{name}\0{told}\0".encode("utf-8", "surrogateescape"))
+        return digest.hexdigest()
+
+    @classmethod
+    def gallery(cls, kind: str, names: Sequence[str], places: Sequence[str], root: Path | None = None) -> Gallery:
+        """Return a source of files."""
+        files = cls(names, places, root)
+        return Gallery(kind, files, identity=files.identity)
+
+
 def list_folder(root: Path) -> Gallery:
     """Find the pictures under a folder, sorted by name."""
-    items: list[Item] = []
+    found: list[str] = []
     failed: list[Skipped] = []
     ignored: Counter[str] = Counter()
     entered: set[tuple[int, int]] = set()
     waiting = [(root, "")]
     while waiting:
         folder, prefix = waiting.pop()
+        inner: list[tuple[Path, str]] = []
         try:
             status = folder.stat()
             if (status.st_dev, status.st_ino) in entered:
                 continue
             entered.add((status.st_dev, status.st_ino))
             with os.scandir(folder) as entries:
-                found = sorted(entries, key=lambda entry: entry.name)
+                for entry in entries:
+                    if entry.name.startswith(".") or entry.name == "__MACOSX":
+                        continue
+                    suffix = PurePath(entry.name).suffix.lower()
+                    if _is_folder(entry):
+                        inner.append((folder / entry.name, f"{prefix}{entry.name}/"))
+                    elif suffix in PICTURE_SUFFIXES or _starts_like_picture(folder / entry.name):
+                        found.append(prefix + entry.name)
+                    else:
+                        ignored[printable(suffix) or "(no suffix)"] += 1
         except OSError as error:
             if folder == root:
                 raise _unlistable(root, error) from error
             failed.append(Skipped(printable(prefix), explain(error, folder)))
             continue
-        inner: list[tuple[Path, str]] = []
-        for entry in found:
-            if entry.name.startswith(".") or entry.name == "__MACOSX":
-                continue
-            name, path = prefix + entry.name, folder / entry.name
-            if _is_folder(entry):
-                inner.append((path, name + "/"))
-            elif path.suffix.lower() in PICTURE_SUFFIXES or _starts_like_picture(path):
-                items.append(Item(printable(name), partial(open_file, path), path))
-            else:
-                ignored[printable(path.suffix.lower()) or "(no suffix)"] += 1
-        waiting.extend(reversed(inner))
-    items.sort(key=lambda item: item.name)
-    return Gallery("folder", items, failed, ignored=dict(sorted(ignored.items())))
+        waiting.extend(sorted(inner, key=lambda one: one[1], reverse=True))
+    found.sort(key=printable)
+    gallery = Files.gallery("folder", list(map(printable, found)), found, root)
+    return replace(gallery, failed=failed, ignored=dict(sorted(ignored.items())))
 
 
 def list_recorded(root: Path, names: Iterable[str], moved: Mapping[str, Path] | None = None) -> Gallery:
     """Take pictures by the names they had when the folder was listed: one look at each, and at nothing else."""
-    found = (recorded_item(root, name, moved) for name in names)
-    return Gallery("folder", [item for item in found if item is not None])
+    there = [(name, str(path)) for name in names if (path := _place_of(root, name, moved)) is not None]
+    return Files.gallery("folder", [name for name, _ in there], [place for _, place in there])
 
 
 def recorded_item(root: Path, name: str, moved: Mapping[str, Path] | None = None) -> Item | None:
     """Return the picture of a recorded name, if it is still there or where it was moved to."""
-    path = (moved or {}).get(name) or _recorded_path(root, name)
+    path = _place_of(root, name, moved)
     return None if path is None else Item(name, partial(open_file, path), path)
+
+
+def _place_of(root: Path, name: str, moved: Mapping[str, Path] | None) -> Path | None:
+    return (moved or {}).get(name) or _recorded_path(root, name)
 
 
 def _recorded_path(root: Path, name: str) -> Path | None:
@@ -155,12 +200,11 @@ def list_files(
     paths: Iterable[str | os.PathLike[str]], base: Path, kind: str, moved: Mapping[str, Path] | None = None
 ) -> Gallery:
     """Take pictures from a list of paths, in its order; relative ones start at `base`."""
-    items = []
+    names, places = [], []
     for given in paths:
-        name = stored_name(Path(given))
-        path = (moved or {}).get(name) or Path(os.path.abspath(base / given))  # noqa: PTH100 - resolve() follows links
-        items.append(Item(name, partial(open_file, path), path))
-    return Gallery(kind, items)
+        names.append(name := stored_name(Path(given)))
+        places.append(str((moved or {}).get(name) or os.path.abspath(base / given)))  # noqa: PTH100 - links stay
+    return Files.gallery(kind, names, places)
 
 
 def read_list_file(path: Path) -> Gallery:

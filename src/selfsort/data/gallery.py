@@ -6,13 +6,14 @@ written straight into the result, and nothing is copied between processes (`benc
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Literal
 
+import numpy as np
 import numpy.typing as npt
 
 from selfsort.data.datasets import Fit, ImageSpec, Skipped
@@ -28,14 +29,18 @@ from selfsort.data.decode import (
     quiet_pillow,
 )
 from selfsort.data.resize import cpu_count
+from selfsort.data.store import forget
 from selfsort.errors import MissingData, invalid
 from selfsort.progress import track
-from selfsort.types import U8, Json
+from selfsort.types import I64, U8, Json
 
 DEFAULT_SIDE = 96
 # A folder of equal photographs has a common size that no clustering needs; this is where we stop taking it.
 LARGEST_COMMON_SIDE = 256
 _CHUNK = 16
+_AHEAD = 64
+_BLOCK_BYTES = 1 << 26
+"""Pixels after which pages are given back and a kill loses no more."""
 
 
 @dataclass(frozen=True)
@@ -57,12 +62,14 @@ class Gallery:
     """Pictures that are known to be unreadable before any is opened (links that lead nowhere)."""
     ignored: Json = field(default_factory=dict)
     """How many files of each suffix were passed over because they are not pictures."""
-    columns: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
+    columns: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
     """Values per item, for --where."""
     labels: Sequence[int | str] | None = None
     unknown_label: int | None = None
     """Marks pictures without a label; labels count only if none of the pictures kept has it."""
     label_names: tuple[str, ...] | None = None
+    identity: Callable[[], str] | None = None
+    """Says what the files are, by names, sizes and times: equal for equal pictures. None: nobody can say."""
 
 
 @dataclass(frozen=True)
@@ -137,41 +144,96 @@ def _looks(items: Sequence[Item], *, with_size: bool) -> Iterator[tuple[Item, Lo
 
 @dataclass(frozen=True, eq=False)
 class Decoded:
-    """What came of decoding a gallery."""
+    """What came of decoding a gallery, or its beginning."""
 
-    rows: list[int]
-    """Items that were read, in order; row i of the array holds item i."""
-    skipped: list[Skipped]
-    sizes: Counter[tuple[int, int]]
+    n_items: int = 0
+    """How many items were tried."""
+    skipped: dict[int, Skipped] = field(default_factory=dict)
+    """Those that could not be read."""
+    sizes: Counter[tuple[int, int]] = field(default_factory=Counter)
     """How often each (width, height) occurred."""
 
+    @property
+    def n_rows(self) -> int:
+        """How many were read: so many rows of the array are filled, in the order of the items."""
+        return self.n_items - len(self.skipped)
 
-def decode_all(items: Sequence[Item], spec: ImageSpec, out: U8) -> Decoded:
-    """Decode item i into row i of `out`."""
+    def rows(self) -> I64:
+        """Return the items that were read, in order."""
+        return np.delete(np.arange(self.n_items), list(self.skipped))
+
+    def joined(self, other: Decoded) -> Decoded:
+        """Return this and what came after it."""
+        return Decoded(self.n_items + other.n_items, self.skipped | other.skipped, self.sizes + other.sizes)
+
+
+Keep = Callable[[Decoded], None]
+"""Takes note that the next items are decoded, and their rows in the array."""
+
+
+def decode_all(
+    items: Sequence[Item], spec: ImageSpec, out: U8, before: Decoded | None = None, keep: Keep | None = None
+) -> Decoded:
+    """Decode the items that can be read into the first rows of `out`, in order.
+
+    Args:
+        items: the pictures.
+        spec: what they are brought to.
+        out: has a row for every item.
+        before: what was decoded by an earlier process, whose rows are in `out`.
+        keep: is told of every block of items that is done.
+    """
+    found, block = before or Decoded(), Decoded()
+    n_block = max(1, _BLOCK_BYTES // max(1, out[:1].nbytes))
 
     def decode_chunk(start: int) -> list[Look | Skipped]:
         return [_decode_one(items[row], spec, out[row]) for row in range(start, min(start + _CHUNK, len(items)))]
 
-    rows: list[int] = []
-    skipped: list[Skipped] = []
-    sizes: Counter[tuple[int, int]] = Counter()
+    def close_block() -> None:
+        nonlocal found, block
+        if keep is not None:
+            keep(block)
+        forget(out)
+        found, block = found.joined(block), Decoded()
+
     pool = ThreadPoolExecutor(cpu_count(), thread_name_prefix="selfsort-decode")
     try:
         with quiet_pillow():
-            chunks = pool.map(decode_chunk, range(0, len(items), _CHUNK))
-            row = 0
-            for chunk in track(chunks, "decoding pictures", len(items), weigh=len):
+            starts = range(found.n_items, len(items), _CHUNK)
+            chunks = _in_order(pool, decode_chunk, starts)
+            for chunk in track(chunks, "decoding pictures", len(items) - found.n_items, weigh=len):
+                row, target = found.n_items + block.n_items, found.n_rows + block.n_rows
+                skipped, sizes = dict(block.skipped), block.sizes
                 for result in chunk:
                     if isinstance(result, Skipped):
-                        skipped.append(result)
+                        skipped[row] = result
                     else:
-                        rows.append(row)
+                        if target != row:  # the rows before it are done: nobody else writes there
+                            out[target] = out[row]
+                        target += 1
                         sizes[result.width, result.height] += 1
                     row += 1
+                block = Decoded(block.n_items + len(chunk), skipped, sizes)
+                if block.n_items >= n_block:
+                    close_block()
+            close_block()
     finally:
         # After Ctrl-C or an error nothing that is still waiting may start.
         pool.shutdown(wait=True, cancel_futures=True)
-    return Decoded(rows, skipped, sizes)
+    return found
+
+
+def _in_order(
+    pool: ThreadPoolExecutor, work: Callable[[int], list[Look | Skipped]], starts: Iterable[int]
+) -> Iterator[list[Look | Skipped]]:
+    """Yield results in order, a few pieces of work ahead: a million waiting ones would take their own memory."""
+    waiting: deque[Future[list[Look | Skipped]]] = deque()
+    for start in starts:
+        waiting.append(pool.submit(work, start))
+        if len(waiting) > _AHEAD:
+            yield waiting.popleft().result()
+    while waiting:
+        yield waiting.popleft().result()
 
 
 def _decode_one(item: Item, spec: ImageSpec, target: U8) -> Look | Skipped:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -15,12 +15,14 @@ import numpy as np
 from selfsort.data import labels as truth
 from selfsort.data.datasets import MAX_SIDE, Dataset, Fit, ImageSpec, Skipped, fingerprint
 from selfsort.data.detect import Recorded, Source, open_recorded, open_source
-from selfsort.data.folder import expanded, printable
-from selfsort.data.gallery import Choice, Gallery, Item, check_heic, check_share, choose_spec, decode_all
-from selfsort.data.store import Stored, allocate, keep_rows
+from selfsort.data.folder import Files, expanded, printable
+from selfsort.data.gallery import Choice, Gallery, check_heic, check_share, choose_spec
+from selfsort.data.lasting import decode_lasting
+from selfsort.data.lazy import Mapped, chosen
+from selfsort.data.store import Stored, allocate
 from selfsort.data.tables import CLASS, OTHER_LABELS, Table, fill, parse_where, select, table_shape
 from selfsort.errors import invalid
-from selfsort.types import U8, Images, Json
+from selfsort.types import I64, U8, Images, Json
 
 _LISTED_SIZES = 20
 
@@ -135,12 +137,12 @@ class _Result:
     stored: Stored
     choice: Choice
     names: tuple[str, ...]
-    kept: list[int]
+    kept: I64
     """Places of the images among all that the source holds."""
     total: int
     found: int
     """How many of them were asked for (--where)."""
-    paths: tuple[Path, ...] | None = None
+    paths: Sequence[Path] | None = None
     labels: truth.Labels | None = None
     skipped: list[Skipped] = field(default_factory=list)
     sizes: Counter[tuple[int, int]] = field(default_factory=Counter)
@@ -151,38 +153,36 @@ class _Result:
 
 def _read_gallery(gallery: Gallery, wishes: _Wishes, shown: str) -> _Result:
     """Read encoded pictures."""
-    items = list(gallery.items)
-    places = list(range(len(items)))
+    items, places = gallery.items, np.arange(len(gallery.items))
     if wishes.where is not None:
         columns = gallery.columns
         if gallery.kind == "folder":
             columns = {CLASS: np.array([truth.class_folder(item.name) for item in items])}
-        chosen = select(wishes.where, columns.get(parse_where(wishes.where).name), columns, len(items))
-        places = np.flatnonzero(chosen).tolist()
-        items = [items[place] for place in places]
+        wanted = select(wishes.where, columns.get(parse_where(wishes.where).name), columns, len(items))
+        places = np.flatnonzero(wanted)
+        items = chosen(items, places)
     note = check_heic(items, wishes.max_bad, shown)
     choice = (
         Choice(wishes.spec, "given", "given")
         if wishes.spec is not None
         else choose_spec(items, wishes.size, wishes.channels, wishes.fit, wishes.side)
     )
-    pixels, stored = allocate((len(items), *choice.spec.shape), wishes.memory_bytes)
-    decoded = decode_all(items, choice.spec, pixels)
-    skipped = [*gallery.failed, *decoded.skipped]
+    pixels, stored, decoded = decode_lasting(gallery, items, places, choice.spec, wishes.memory_bytes)
+    skipped = [*gallery.failed, *decoded.skipped.values()]
     found = len(items) + len(gallery.failed)
     check_share(skipped, found, wishes.max_bad, shown)
-    read = [items[row] for row in decoded.rows]
-    kept = [places[row] for row in decoded.rows]
-    labels = None if gallery.labels is None or not kept else truth.as_numbers(gallery.labels)[kept]
+    kept = places[decoded.rows()]
+    read = chosen(gallery.items, kept)
+    labels = None if gallery.labels is None or not len(kept) else truth.as_numbers(gallery.labels)[kept]
     return _Result(
-        keep_rows(pixels, decoded.rows),
+        pixels,
         stored,
         choice,
         tuple(item.name for item in read),
         kept,
         total=len(gallery.items),
         found=found,
-        paths=_paths(read),
+        paths=Mapped(read, lambda item: item.path) if isinstance(gallery.items, Files) else None,
         labels=truth.encode_known(labels, gallery.unknown_label, gallery.label_names),
         skipped=skipped,
         sizes=decoded.sizes,
@@ -191,19 +191,13 @@ def _read_gallery(gallery: Gallery, wishes: _Wishes, shown: str) -> _Result:
     )
 
 
-def _paths(items: Iterable[Item]) -> tuple[Path, ...] | None:
-    paths = [item.path for item in items]
-    known = [path for path in paths if path is not None]
-    return tuple(known) if len(known) == len(paths) else None
-
-
 def _read_table(table: Table, wishes: _Wishes, other: str | None = None) -> _Result:
     """Read stored pixels, and other labels than the usual ones if their name is given."""
-    chosen = None
+    wanted = None
     if wishes.where is not None:
         column = table.columns(parse_where(wishes.where).name)
-        chosen = select(wishes.where, column, table.column_names, len(table))
-    kept = list(range(len(table))) if chosen is None else np.flatnonzero(chosen).tolist()
+        wanted = select(wishes.where, column, table.column_names, len(table))
+    kept = np.arange(len(table)) if wanted is None else np.flatnonzero(wanted)
     height, width, channels = table_shape(table)
     spec = wishes.spec or ImageSpec(
         wishes.size or height, wishes.size or width, wishes.channels or channels, wishes.fit
@@ -214,10 +208,10 @@ def _read_table(table: Table, wishes: _Wishes, other: str | None = None) -> _Res
         "given" if wishes.spec else "asked for" if wishes.channels else "as stored",
     )
     pixels, stored = allocate((len(kept), *spec.shape), wishes.memory_bytes)
-    fill(table, chosen, spec, pixels)
+    fill(table, wanted, spec, pixels)
     found, called = (table.labels, table.label_names) if other is None else table.other_labels[other]
     labels = truth.encode_known(None if found is None else found[kept], table.unknown_label, called)
-    names = tuple(map(str, kept))
+    names = tuple(map(str, kept.tolist()))
     sizes = Counter({(width, height): len(kept)})
     return _Result(pixels, stored, choice, names, kept, len(table), len(kept), labels=labels, sizes=sizes)
 
@@ -238,7 +232,7 @@ class _WantedLabels:
     def find(self, result: _Result, shown: str) -> tuple[truth.Labels | None, str]:
         """Return labels and their origin; what the caller names goes before what the source brings along."""
         if self.file is not None:
-            return truth.from_file(self.file, result.names, result.kept, result.total), "a file"
+            return truth.from_file(self.file, result.names, result.kept.tolist(), result.total), "a file"
         if self.from_folders:
             return truth.from_folders(result.names, shown), "folders"
         return result.labels, "none" if result.labels is None else "the source"

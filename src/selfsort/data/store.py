@@ -1,15 +1,24 @@
-"""Where decoded images live: in memory if they fit the budget, else in a mapped file that cleans up after itself."""
+"""Where large arrays live: in memory if they fit the budget, else in a mapped file that cleans up after itself.
+
+The budget is that of the process: images, features and assignments share it. Pages of a mapped file that were read are
+given back (`forget`), so that a pass over a file of any size takes the memory of a block.
+"""
 
 from __future__ import annotations
 
 import errno
 import math
+import mmap
 import os
 import tempfile
+import weakref
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Literal
+from typing import IO, Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from selfsort.errors import InvalidInput, invalid
 from selfsort.types import U8
@@ -20,6 +29,8 @@ Stored = Literal["memory", "memory-mapped"]
 _ASSUMED_BYTES = 8 << 30
 _LARGEST_FILE = 1 << 62
 _BLOCK = bytes(1 << 20)
+_PASS_BYTES = 1 << 26
+"""What a pass over an array holds at a time."""
 _CONTAINER_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 
@@ -44,36 +55,109 @@ def total_memory() -> int:
     return total
 
 
+@dataclass
+class _Account:
+    """What this process may hold in large arrays, and what it holds."""
+
+    limit: int | None = None
+    held: int = 0
+
+    def give_back(self, n_bytes: int) -> None:
+        self.held -= n_bytes
+
+
+_account = _Account()
+
+
+def limit_memory(n_bytes: int | None) -> None:
+    """Say how much the large arrays of this process may take together; None is half of the memory."""
+    if n_bytes is not None and n_bytes < 0:
+        raise invalid("--memory", "not be negative", n_bytes, "Give a number of bytes, or leave it out.")
+    _account.limit = n_bytes
+
+
+def memory_left() -> int:
+    """Return how much of the budget is free."""
+    return (default_budget() if _account.limit is None else _account.limit) - _account.held
+
+
 def allocate(shape: tuple[int, ...], memory_bytes: int | None) -> tuple[U8, Stored]:
     """Return a uint8 array to be filled, and where it lives.
 
     The mapped file has no name on the disk (or is removed on closing, where a system insists on names), so
     nothing is left behind however the process ends. Its space is reserved before it is mapped: a disk that
     is full must be an error here, not a crash while writing.
+
+    Args:
+        shape: of the array.
+        memory_bytes: above this it goes to a mapped file; None is what is left of the budget of the process.
     """
-    budget = default_budget() if memory_bytes is None else memory_bytes
-    if budget < 0:
+    budget = memory_left() if memory_bytes is None else memory_bytes
+    if memory_bytes is not None and memory_bytes < 0:
         raise invalid("--memory", "not be negative", budget, "Give a number of bytes, or leave it out.")
     n_bytes = math.prod(shape)
     if n_bytes <= budget:
         try:
-            return np.empty(shape, np.uint8), "memory"
+            array: U8 = np.empty(shape, np.uint8)
         except MemoryError:
             raise _no_room(n_bytes, "memory", f"{budget / 1e9:.1f} GB at most") from None
+        _account.held += n_bytes
+        weakref.finalize(array, _account.give_back, n_bytes).atexit = False
+        return array, "memory"
     folder = scratch_folder()
-    if n_bytes > _LARGEST_FILE:
-        raise _no_room(n_bytes, f"the disk of {folder}", "no such disk")
     try:
         with tempfile.TemporaryFile(dir=folder, prefix="selfsort-") as file:
-            _reserve(file, n_bytes)
-            mapped: U8 = np.memmap(file, np.uint8, mode="r+", shape=shape)
-            return mapped, "memory-mapped"
+            return map_file(file, shape), "memory-mapped"
+    except OSError as error:
+        raise _unwritable(folder, error) from error
+
+
+def map_file(file: IO[bytes], shape: tuple[int, ...]) -> U8:
+    """Map an open file as an array to be written; its space is reserved first."""
+    n_bytes = math.prod(shape)
+    if n_bytes > _LARGEST_FILE:
+        raise _no_room(n_bytes, f"the disk of {scratch_folder()}", "no such disk")
+    try:
+        _reserve(file, n_bytes)
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT):
-            raise _no_room(n_bytes, f"the disk of {folder}", os.strerror(error.errno)) from None
-        raise invalid(
-            f"the folder {folder}", "be writable for decoded images", error.strerror, "Set TMPDIR to another folder."
-        ) from error
+            raise _no_room(n_bytes, f"the disk of {scratch_folder()}", os.strerror(error.errno)) from None
+        raise
+    mapped: U8 = np.memmap(file, np.uint8, mode="r+", shape=shape)
+    return mapped
+
+
+def allocate_floats(shape: tuple[int, ...], dtype: str = "<f4") -> npt.NDArray[Any]:
+    """Return an array of numbers to be filled, within the budget of the process or in a mapped file."""
+    n_bytes = math.prod(shape) * np.dtype(dtype).itemsize
+    return allocate((n_bytes,), None)[0].view(dtype).reshape(shape)
+
+
+def forget(array: npt.NDArray[Any]) -> None:
+    """Give back the pages of a mapped file that were read or written; what they hold stays in the file."""
+    mapped = getattr(array, "_mmap", None)
+    # Of a private mapping the pages are the only copy.
+    if mapped is not None and getattr(array, "mode", "c") != "c" and hasattr(mmap, "MADV_DONTNEED"):
+        mapped.madvise(mmap.MADV_DONTNEED)
+
+
+def passes(array: npt.NDArray[Any], multiple: int = 1) -> Iterator[slice]:
+    """Walk over the rows of an array in blocks that fit the memory, giving back the pages of each.
+
+    Args:
+        array: any, mapped or not.
+        multiple: of this many rows is every block but the last.
+    """
+    row_bytes = max(1, array[:1].nbytes)
+    rows = max(1, _PASS_BYTES // row_bytes // multiple) * multiple
+    for start in range(0, len(array), rows):
+        yield slice(start, min(start + rows, len(array)))
+        forget(array)
+
+
+def all_finite(array: npt.NDArray[Any]) -> bool:
+    """Say whether all numbers of an array are finite, without an answer for each of them."""
+    return all(np.isfinite(array[block]).all() for block in passes(array))
 
 
 def scratch_folder() -> Path:
@@ -94,6 +178,12 @@ def _reserve(file: IO[bytes], n_bytes: int) -> None:
     file.flush()
 
 
+def _unwritable(folder: Path, error: OSError) -> InvalidInput:
+    return invalid(
+        f"the folder {folder}", "be writable for decoded images", error.strerror, "Set TMPDIR to another folder."
+    )
+
+
 def _no_room(n_bytes: int, place: str, got: str) -> InvalidInput:
     return invalid(
         place,
@@ -101,11 +191,3 @@ def _no_room(n_bytes: int, place: str, got: str) -> InvalidInput:
         got,
         "Choose a smaller --size, free some space, or set TMPDIR to a larger disk.",
     )
-
-
-def keep_rows(pixels: U8, rows: list[int]) -> U8:
-    """Move the rows to keep (in rising order) to the front, in place, and return the view of them."""
-    for target, row in enumerate(rows):
-        if target != row:
-            pixels[target] = pixels[row]
-    return pixels[: len(rows)]

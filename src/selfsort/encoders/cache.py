@@ -30,7 +30,7 @@ import numpy as np
 import numpy.typing as npt
 
 from selfsort import distributed
-from selfsort.data.store import allocate
+from selfsort.data.store import allocate_floats, forget
 from selfsort.errors import invalid
 from selfsort.progress import track
 from selfsort.types import Json
@@ -200,12 +200,13 @@ def _blocks(done: int, n: int, block: int, what: str) -> Iterator[tuple[int, int
 
 
 def _allocated(wanted: Wanted) -> Rows:
-    return allocate((wanted.n * wanted.row_bytes,), None)[0].view(wanted.dtype).reshape(wanted.n, *wanted.row)
+    return allocate_floats((wanted.n, *wanted.row), wanted.dtype)
 
 
 def _filled(rows: Rows, compute: Callable[[int, int], Rows], blocks: Iterator[tuple[int, int]]) -> Rows:
     for first, last in blocks:
         rows[first:last] = compute(first, last)
+        forget(rows)
     return rows
 
 

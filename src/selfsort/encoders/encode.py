@@ -19,6 +19,7 @@ from torch.nn.utils import skip_init
 from selfsort import distributed
 from selfsort.augment.policy import ColourJitter, Flip, Policy, ResizedCrop, augment
 from selfsort.data import Fit
+from selfsort.data.store import forget
 from selfsort.encoders.cache import Rows, Wanted, computed_rows
 from selfsort.encoders.options import EncodeConfig
 from selfsort.errors import InvalidInput
@@ -331,6 +332,7 @@ def _blocks(
 
         chunks = torch.split(torch.arange(last - first), BATCH)
         (rows,) = distributed.rows_in_shares(chunks, last - first, batch)
+        forget(images.pixels)
         if not np.isfinite(rows).all():
             raise InvalidInput(
                 f"{encoder.name} gave features that are no finite numbers, for images {first} to {last - 1}. "

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from selfsort.augment.policy import augment
+from selfsort.data.store import allocate_floats, forget
 from selfsort.encoders.cache import Rows
 from selfsort.encoders.encode import (
     Fitting,
@@ -109,18 +110,20 @@ class FittedEncoder:
                 view_features(part.source, pictures.images, fingerprint, self.config, folder=kept, device=self.device)
             )
         n, n_views = found[0].shape[:2]
-        joined = np.empty((n, n_views, sum(rows.shape[2] for rows in found)), np.float16)
+        joined = allocate_floats((n, n_views, sum(rows.shape[2] for rows in found)), "<f2")
         for start in range(0, n, _BLOCK):
             block = slice(start, start + _BLOCK)
             joined[block] = np.concatenate([self._placed(i, rows[block]) for i, rows in enumerate(found)], axis=2)
+            _forget_all([*found, joined])
         return joined
 
     def _joined(self, raws: Sequence[Rows]) -> F32:
         """Bring each part to its centre and to unit length, side by side; the whole has unit length too."""
-        joined: F32 = np.empty((len(raws[0]), sum(raw.shape[1] for raw in raws)), np.float32)
+        joined: F32 = allocate_floats((len(raws[0]), sum(raw.shape[1] for raw in raws)))
         for start in range(0, len(joined), _BLOCK):
             rows = slice(start, start + _BLOCK)
             joined[rows] = np.concatenate([self._placed(i, raw[rows]) for i, raw in enumerate(raws)], axis=1)
+            _forget_all([*raws, joined])
         return joined
 
     def _placed(self, i: int, rows: Rows) -> F32:
@@ -280,9 +283,15 @@ def _raw(part: Part, pictures: Pictures, config: EncodeConfig, device: torch.dev
     )
 
 
+def _forget_all(arrays: Sequence[Rows]) -> None:
+    for rows in arrays:
+        forget(rows)
+
+
 def _mean(rows: Rows) -> F32:
     total = np.zeros(rows.shape[1])
     for start in range(0, len(rows), _BLOCK):
         total += rows[start : start + _BLOCK].sum(axis=0, dtype=np.float64)
+        forget(rows)
     mean: F32 = (total / len(rows)).astype(np.float32)
     return mean

@@ -19,6 +19,7 @@ import torch
 from scipy.cluster.hierarchy import linkage
 
 from selfsort.choose_k.separation import separation_tree
+from selfsort.data.store import forget
 from selfsort.graph.absorb import member_sums
 from selfsort.graph.communities import symmetric_affinities
 from selfsort.graph.hierarchy import Hierarchy, Part, join_parts
@@ -31,6 +32,7 @@ _SMALLEST = 5
 """Images in the smallest community; a cluster of fewer than two of them has none."""
 _MOST_LEAVES, _FEWEST_LEAVES, _PRODUCTS = 10_000, 2_000, 1e11
 """Images that stand for all: as many as can be compared with so many multiplications, between these."""
+_BLOCK_BYTES = 1 << 27
 _LEAVES_EACH = 20
 """Of every cluster at least so many stand for it, if it has them."""
 
@@ -81,8 +83,12 @@ def _leaf_of_each(features: F32, labels: I64, rows: I64, device: torch.device | 
     for cluster in np.unique(labels[start < 0]):
         others = np.flatnonzero((labels == cluster) & (start < 0))
         leaves = np.flatnonzero(labels[rows] == cluster)
-        near = nearest_neighbours(features[rows[leaves]], 1, queries=features[others], device=device)
-        start[others] = leaves[near.idx[:, 0]]
+        own = features[rows[leaves]]
+        n_block = max(_FEWEST_LEAVES, _BLOCK_BYTES // features[:1].nbytes)
+        for block in np.split(others, range(n_block, len(others), n_block)):
+            near = nearest_neighbours(own, 1, queries=features[block], device=device)
+            start[block] = leaves[near.idx[:, 0]]
+            forget(features)
     return start
 
 

@@ -18,6 +18,7 @@ from selfsort.report.stages import Stage, check_stage
 from selfsort.runs.arrays import read_rows, with_columns
 from selfsort.runs.folder import LabelTable, RunFolder, Thumbnails
 from selfsort.runs.labels import RunLabels, labels_to_show
+from selfsort.runs.soft import read_soft
 from selfsort.types import F32, I64, Arrays, Json
 
 SCORE_NAMES = {
@@ -191,10 +192,12 @@ class RunData:
 
     def soft(self, rows: I64) -> F32:
         """Read the soft assignments of some images."""
-        found = self.folder.read_array("soft.npy", 2, np.float32)
+        found = read_soft(self.folder)
         if len(found) != self.n_images:
-            raise _mismatch(self.folder.path, "soft.npy", len(found), self.n_images)
-        return read_rows(with_columns(found, self.folder.path / "soft.npy"), rows)
+            raise _mismatch(self.folder.path, found.path.name, len(found), self.n_images)
+        if found.whole is None:
+            return found.rows(rows)
+        return read_rows(with_columns(found.whole, found.path), rows)
 
     @cached_property
     def method_labels(self) -> I64:

@@ -4,7 +4,8 @@
                      written under older names are read under those of today
     events.jsonl     one line per epoch or merge round, then one line with how it ended
     labels.csv       name, cluster (-1 for outliers), confidence: written last, so its presence means "finished"
-    features.npy  soft.npy  model.safetensors  extras.safetensors  ingest.json  metrics.json
+    features.npy  model.safetensors  extras.safetensors  ingest.json  metrics.json
+    soft.npy         how strongly each image belongs to each cluster; very many as soft.safetensors (runs/soft.py)
     tree.safetensors how clusters join and fall apart, for other numbers of them
     truth.npy        the labels given for scoring, if any; only scores and reports read it
     thumbnails.npz   small copies of some images for the report
@@ -39,11 +40,12 @@ from typing import IO, Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 from safetensors import safe_open
-from safetensors.numpy import save as to_safetensors
 
+from selfsort.data.store import forget, passes
 from selfsort.errors import CannotWrite, InvalidInput, MissingData
 from selfsort.runs.outliers import OUTLIERS, marked, numbered, written
 from selfsort.runs.renamed import update_config
+from selfsort.runs.soft import read_soft, write_soft
 from selfsort.types import F32, I64, U8, Arrays, Clustering, Json, State
 
 fcntl: ModuleType | None
@@ -62,6 +64,15 @@ _TEXT_LIMIT = 48 * 2**20
 _THUMBNAILS_LIMIT = 512 * 2**20
 """What is kept in memory at a time; further pictures are not shown."""
 _BLOCK = 2**24
+_TENSOR_NAMES = {"u8": "U64", "i8": "I64", "f8": "F64", "f4": "F32", "u4": "U32", "i4": "I32"} | {
+    "f2": "F16",
+    "u2": "U16",
+    "i2": "I16",
+    "i1": "I8",
+    "u1": "U8",
+    "b1": "BOOL",
+}
+"""Number formats by the names that NumPy and safetensors have for them, in the order that safetensors writes them."""
 _FULL_PRECISION_BYTES = 2**28
 """Larger tables of features are kept at half precision: they are for looking and comparing, and make no model."""
 _LONGEST_WHOLE = 2**63
@@ -415,8 +426,8 @@ class RunFolder:
             confidence: how likely each image is among its own kind; without it, how sure the method is of itself.
             is_outlier: which images belong nowhere, in a run that looked for them.
         """
-        self.write_array("features.npy", _compact(clustering.features))
-        self.write_array("soft.npy", clustering.soft)
+        self.write_array("features.npy", clustering.features, _precision_for(clustering.features))
+        write_soft(self, clustering.soft)
         self.write_state("model.safetensors", clustering.model)
         if clustering.extras:
             self.write_state("extras.safetensors", State(clustering.extras))
@@ -438,14 +449,18 @@ class RunFolder:
     def result(self) -> Clustering:
         """Read the result back, checking that its parts belong together; the label of outliers is -1."""
         table = self.label_table()
-        features, soft = self.features(), self.read_array("soft.npy", 2, np.float32)
+        features, soft = self.features(), read_soft(self)
         if not len(table.labels) == len(features) == len(soft) or not features.size:
-            raise _damaged(self.path, "labels.csv, features.npy and soft.npy have different lengths")
+            raise _damaged(self.path, f"labels.csv, features.npy and {soft.path.name} have different lengths")
         if int(table.written.max()) >= soft.shape[1]:
-            raise _damaged(self.path / "labels.csv", "it names a cluster that soft.npy does not have")
+            raise _damaged(self.path / "labels.csv", f"it names a cluster that {soft.path.name} does not have")
         extras = self.read_state("extras.safetensors").arrays if (self.path / "extras.safetensors").is_file() else {}
         return Clustering(
-            table.written, np.array(soft), np.array(features, np.float32), self.read_state("model.safetensors"), extras
+            table.written,
+            soft.rows(slice(None)),
+            np.array(features, np.float32),
+            self.read_state("model.safetensors"),
+            extras,
         )
 
     def features(self) -> npt.NDArray[Any]:
@@ -558,9 +573,9 @@ class RunFolder:
         """Write a text file whole."""
         self._write(name, lambda file: file.write(text.encode("utf-8", "backslashreplace")))
 
-    def write_array(self, name: str, array: np.ndarray[Any, Any]) -> None:
-        """Write a .npy file whole."""
-        self._write(name, lambda file: np.save(file, array, allow_pickle=False))
+    def write_array(self, name: str, array: np.ndarray[Any, Any], dtype: npt.DTypeLike = None) -> None:
+        """Write a .npy file whole, in blocks, with another precision if one is given."""
+        self._write(name, lambda file: _save_array(file, array, array.dtype if dtype is None else np.dtype(dtype)))
 
     def read_array(self, name: str, ndim: int, dtype: type[np.generic]) -> np.ndarray[Any, Any]:
         """Map a .npy file of the expected form; nothing is read before it is used."""
@@ -582,8 +597,7 @@ class RunFolder:
         """Write arrays and JSON as one safetensors file."""
         # np.ascontiguousarray would turn a single number into a list of one.
         arrays = {key: np.asarray(value, order="C") for key, value in state.arrays.items()}
-        payload = to_safetensors(arrays, metadata={"json": json.dumps(state.meta)})
-        self._write(name, lambda file: file.write(payload))
+        self._write(name, lambda file: _save_tensors(file, arrays, {"json": json.dumps(state.meta)}))
 
     def read_state(self, name: str) -> State:
         """Read what `write_state` wrote."""
@@ -624,11 +638,44 @@ class RunFolder:
         return path
 
 
-def _compact(features: F32) -> npt.NDArray[Any]:
-    """Return features at half precision, if they are many and half of it is enough for their size."""
-    if features.nbytes <= _FULL_PRECISION_BYTES or not (np.abs(features) < np.finfo(np.float16).max).all():
-        return features
-    return features.astype(np.float16)
+def _precision_for(features: F32) -> type[np.generic] | None:
+    """Return half precision for features that are many, if half of it is enough for their size."""
+    if features.nbytes <= _FULL_PRECISION_BYTES:
+        return None
+    largest = np.finfo(np.float16).max
+    return np.float16 if all((np.abs(features[block]) < largest).all() for block in passes(features)) else None
+
+
+def _save_array(file: IO[bytes], array: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> None:
+    """Write an array as NumPy does, without a second one of its size."""
+    if array.ndim < 2 or not array.size or dtype.hasobject:
+        np.save(file, np.asarray(array, dtype), allow_pickle=False)
+        return
+    described = {"descr": dtype.str, "fortran_order": False, "shape": array.shape}
+    np.lib.format.write_array_header_1_0(file, described)
+    for block in passes(array):
+        file.write(np.ascontiguousarray(array[block], dtype).data)
+
+
+def _save_tensors(file: IO[bytes], arrays: Arrays, metadata: dict[str, str]) -> None:
+    """Write arrays as safetensors does, byte for byte, without a second copy of them in memory."""
+    # The widest numbers come first, so that all are aligned; among equals the name decides.
+    ranks = {kind: rank for rank, kind in enumerate(_TENSOR_NAMES)}
+    order = sorted(arrays, key=lambda name: (ranks[arrays[name].dtype.str[1:]], name))
+    header, end = dict[str, Any](__metadata__=metadata), 0
+    for name in order:
+        array = arrays[name]
+        header[name] = {"dtype": _TENSOR_NAMES[array.dtype.str[1:]], "shape": list(array.shape)}
+        header[name]["data_offsets"] = [end, end := end + array.nbytes]
+    text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    file.write(len(text).to_bytes(8, "little") + text)
+    for name in order:
+        array = arrays[name]
+        flat = array.reshape(-1)
+        for start in range(0, flat.size, _BLOCK):
+            file.write(np.ascontiguousarray(flat[start : start + _BLOCK], array.dtype.newbyteorder("<")).data)
+            forget(array)
 
 
 def format_of(config: Json) -> int:

@@ -17,6 +17,7 @@ from selfsort import distributed
 from selfsort.classic.one import METHOD as ONE
 from selfsort.data import Dataset, Fit, ImageSpec, read_source
 from selfsort.data.options import ReadOptions
+from selfsort.data.store import limit_memory
 from selfsort.encoders.cache import cache_folder
 from selfsort.encoders.finetune import check_tunable, tunable, tuned
 from selfsort.encoders.fitted import FittedEncoder, fit_encoder
@@ -291,6 +292,7 @@ def _read(source: ReadOptions | Dataset | Reader, side: int | None, fit: Fit | N
         dataset = source if isinstance(source, Dataset) else source(side, fit)
         return dataset.ingest, dataset
     reading = replace(source, side=side, fit=source.fit or fit or "crop")
+    limit_memory(reading.memory_bytes)
     return reading.to_json(), reading.read()
 
 
@@ -479,7 +481,9 @@ def resume(
     folder = RunFolder.open(path)
     folder.refuse_finished()
     stage("reading the images")
-    dataset = (reading := _source_of(folder, source)).read()
+    reading = _source_of(folder, source)
+    limit_memory(reading.memory_bytes)
+    dataset = reading.read()
     if dataset.fingerprint != folder.field("fingerprint", str):
         raise InvalidInput(
             f"the images in {reading.path} are not those the run {path} was started with. "

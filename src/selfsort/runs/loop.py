@@ -22,6 +22,7 @@ from selfsort import __version__, distributed
 from selfsort.classic.method import rows_of
 from selfsort.config import Config
 from selfsort.data import ImageSpec
+from selfsort.data.store import all_finite, forget
 from selfsort.encoders.finetune import finetuning
 from selfsort.errors import CannotWrite, Interrupted, InvalidInput, MissingData, TimeIsUp, TrainingFailed, invalid
 from selfsort.improve.around import ImproveConfig, check_improvable, train_improved
@@ -40,7 +41,7 @@ from selfsort.runs.tree import save_tree
 from selfsort.runs.unstack import unstacked
 from selfsort.trust.outliers import Bools
 from selfsort.trust.verdict import Verdict, judge
-from selfsort.types import I64, U8, Clustering, Encoded, Images, Inputs, Json, Method, Snapshot, State, Tunable
+from selfsort.types import F32, I64, U8, Clustering, Encoded, Images, Inputs, Json, Method, Snapshot, State, Tunable
 
 resource: ModuleType | None
 try:
@@ -49,6 +50,7 @@ except ImportError:  # Windows
     resource = None
 
 _N_OUTLIERS_SHOWN = 48
+_BLOCK_BYTES = 1 << 26
 
 
 @dataclass(frozen=True, eq=False)
@@ -287,7 +289,7 @@ class FitRun:
         return event
 
     def _finish(self, result: Clustering, events: list[Json], seconds: float) -> Outcome:
-        if not (np.isfinite(result.features).all() and np.isfinite(result.soft).all()):
+        if not (all_finite(result.features) and all_finite(result.soft)):
             raise TrainingFailed(
                 "the features or assignments are not finite numbers. They must be. "
                 "Lower the learning rate with --set, or look for broken images."
@@ -324,7 +326,9 @@ class FitRun:
 
     def _verdict(self, result: Clustering) -> Verdict:
         """Judge the clusters by what the method started from."""
-        rows = rows_of(self.images if self.encoded is None else self.encoded)
+        # The features of a classical method are the rows themselves, unless it has centred them.
+        is_made = self.method.train_on_features is not None and "mean_image" not in result.model.arrays
+        rows = result.features if is_made else rows_of(self.images if self.encoded is None else self.encoded)
         sure = result.soft[np.arange(len(result.labels)), result.labels]
         n_clusters = result.soft.shape[1]
         return judge(
@@ -400,7 +404,7 @@ def pick_thumbnails(
     for cluster in np.unique(labels):
         members = np.flatnonzero(labels == cluster)
         # Votes are often unanimous; among equally sure images those near the centre are the typical ones.
-        off_centre = ((result.features[members] - result.features[members].mean(axis=0)) ** 2).sum(axis=1)
+        off_centre = _off_centre(result.features, members)
         ranked = members[np.lexsort((off_centre, -confidence[members]))]
         chosen += [ranked[:per_kind], ranked[-per_kind:]]
     if truth is not None:
@@ -409,6 +413,19 @@ def pick_thumbnails(
         chosen.append(wrong[np.argsort(-confidence[wrong], kind="stable")[:100]])
     rows = np.unique(np.concatenate(chosen)).astype(np.int64)
     return Thumbnails(rows, shrink(images.pixels[rows]))
+
+
+def _off_centre(features: F32, members: I64) -> F32:
+    """Return the squared distance of some images to their mean, in blocks."""
+    n_block = max(1, _BLOCK_BYTES // features[:1].nbytes)
+    blocks = [members[start : start + n_block] for start in range(0, len(members), n_block)]
+    mean = sum(features[block].sum(axis=0) for block in blocks) / np.float32(len(members))
+    found = []
+    for block in blocks:
+        found.append(((features[block] - mean) ** 2).sum(axis=1))
+        forget(features)
+    away: F32 = np.concatenate(found)
+    return away
 
 
 def spread_thumbnails(images: Images, most: int = 600) -> Thumbnails:

@@ -19,6 +19,7 @@ from scipy.sparse import csr_array
 from selfsort.choose_k.search import WIDTHS, smallest_start, width_for
 from selfsort.choose_k.separation import leaks_between, separation_tree
 from selfsort.classic.kmeans import kmeans
+from selfsort.data.store import forget
 from selfsort.graph.communities import find_n_communities, symmetric_affinities
 from selfsort.graph.knn import Neighbours, nearest_neighbours
 from selfsort.learning.seeds import derive_seed, numpy_generator
@@ -31,6 +32,8 @@ N_FAR = 10
 MOST_JUDGES = 4000
 FEWEST_IMAGES = 30
 _N_RESTARTS = 5
+_FEWEST_AT_ONCE, _BLOCK_BYTES = 1024, 1 << 27
+"""Images that ask at a time."""
 _SMALLEST_PART = 0.2
 """A cluster is parted only into halves of at least this share."""
 
@@ -82,37 +85,46 @@ def gather(rows: F32, labels: I64, n_clusters: int, *, seed: int, device: torch.
     near = nearest_neighbours(own, max(WIDTHS), device=device)
     width = width_for(len(own), n_clusters)
     graph = symmetric_affinities(near, width)
-    asked, sq_dist = near.idx[:, :N_NEAR], near.sq_dist[:, :N_NEAR]
-    reach = sq_dist[:, -1]  # of the judges
-    if len(judges) < len(rows):
-        asked, sq_dist = _without_self(nearest_neighbours(own, N_NEAR + 1, queries=rows, device=device), judges)
     member = labels[judges]
-    is_same = member[asked] == labels[:, None]
     communities = find_n_communities(graph, n_clusters, own, seed=derive_seed(seed, "second opinion"))[0].labels
     centroids = kmeans(own, n_clusters, seed=seed, n_restarts=_N_RESTARTS)
-    overlaps = [
-        _overlaps(member, communities)[labels, _by_vote(communities, asked)],
-        _overlaps(member, centroids.labels)[labels, _nearest_centroid(rows, centroids.centroids)],
-    ]
-    if len(judges) == len(rows):  # nobody has to ask
-        overlaps = [_overlaps(labels, other)[labels, other] for other in (communities, centroids.labels)]
-    return Evidence(
-        is_same.mean(axis=1),
-        np.minimum(*overlaps),
-        np.maximum(*overlaps),
-        leaks_between(graph, member, n_clusters),
-        width,
-        _parts(graph, own, judges, member, n_clusters, width, seed),
-        np.sqrt(sq_dist[:, N_FAR - 1].astype(np.float64)),
-        _by_vote(member, asked),
-        (is_same & (sq_dist <= reach[asked])).mean(axis=1),
-    )
+    parts = _parts(graph, own, judges, member, n_clusters, width, seed)
+    reach = near.sq_dist[:, :N_NEAR][:, -1]  # of the judges
+    is_all = len(judges) == len(rows)  # then nobody has to ask
+    by_communities, by_centroids = _overlaps(member, communities), _overlaps(member, centroids.labels)
+    same, least, most, distance, vouched = np.empty((5, len(rows)))
+    around = np.empty(len(rows), np.int64)
+    n_block = len(rows) if is_all else max(_FEWEST_AT_ONCE, _BLOCK_BYTES // rows[:1].nbytes)
+    for start in range(0, len(rows), n_block):
+        some = slice(start, start + n_block)
+        asked, sq_dist = near.idx[:, :N_NEAR], near.sq_dist[:, :N_NEAR]
+        if not is_all:
+            asked, sq_dist = _from_judges(rows[some], own, judges, start, device)
+            forget(rows)
+        mine = labels[some]
+        is_same = member[asked] == mine[:, None]
+        others = (communities, centroids.labels)
+        if not is_all:
+            others = (_by_vote(communities, asked), _nearest_centroid(rows[some], centroids.centroids))
+        overlaps = by_communities[mine, others[0]], by_centroids[mine, others[1]]
+        same[some], least[some], most[some] = is_same.mean(axis=1), np.minimum(*overlaps), np.maximum(*overlaps)
+        distance[some] = np.sqrt(sq_dist[:, N_FAR - 1].astype(np.float64))
+        around[some], vouched[some] = _by_vote(member, asked), (is_same & (sq_dist <= reach[asked])).mean(axis=1)
+    between = leaks_between(graph, member, n_clusters)
+    return Evidence(same, least, most, between, width, parts, distance, around, vouched)
 
 
-def _without_self(found: Neighbours, judges: I64) -> tuple[I64, F32]:
-    """Drop each judge from its own list, or the last one from the lists of others."""
+def _from_judges(rows: F32, own: F32, judges: I64, first: int, device: torch.device) -> tuple[I64, F32]:
+    """Return the nearest judges of some images that follow each other, and their squared distances."""
+    found = nearest_neighbours(own, N_NEAR + 1, queries=rows, device=device)
+    inside = np.flatnonzero((judges >= first) & (judges < first + len(rows)))
+    return _without_self(found, judges[inside] - first, inside)
+
+
+def _without_self(found: Neighbours, places: I64, judges: I64) -> tuple[I64, F32]:
+    """Drop the judges, which are at some places, each from its own list, or the last one from the lists of others."""
     position = np.full(len(found), -1)
-    position[judges] = np.arange(len(judges))
+    position[places] = judges
     is_self = found.idx == position[:, None]
     order = np.argsort(is_self, axis=1, kind="stable")[:, :-1]
     return np.take_along_axis(found.idx, order, axis=1), np.take_along_axis(found.sq_dist, order, axis=1)
