@@ -91,7 +91,7 @@ def by_network(folder: RunFolder) -> list[dict[str, object]]:
     wanted = _wanted(labels, truth)
     wrong = np.flatnonzero((wanted != labels) & (wanted >= 0))
     lines: list[dict[str, object]] = []
-    for count in COUNTS:
+    for count in sorted({min(count, len(wrong)) for count in COUNTS}):
         values = []
         for seed in range(N_NETWORKS):
             moved = np.random.default_rng(seed).permutation(wrong)[:count]
@@ -111,7 +111,7 @@ def by_network(folder: RunFolder) -> list[dict[str, object]]:
             "images": len(labels),
             "before": round(scores(labels, truth)["acc"], 4),
             "wrong": len(wrong),
-            "corrections": min(count, len(wrong)),
+            "corrections": count,
             **dict(zip(("relabelled", "learned"), mean, strict=True)),
             **dict(zip(("relabelled_sd", "learned_sd"), spread, strict=True)),
         }

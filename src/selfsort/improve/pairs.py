@@ -108,7 +108,7 @@ def teach(
     for _ in track(range(chosen.n_steps), "learning from corrections", chosen.n_steps):
         place = torch.randperm(len(decided_S), generator=draw)[: chosen.n_said]
         rows_S, wrong_S = decided_S[place], is_wrong_S[place]
-        rows_T = teachers_T[torch.randint(len(teachers_T), (chosen.batch_size,), generator=draw)]
+        rows_T = teachers_T[torch.randint(len(teachers_T), (min(chosen.batch_size, len(teachers_T)),), generator=draw)]
         rows_B = torch.cat([rows_S, rows_T])
         p_BK = network(pixels.floats(rows_B))[0]
         n_said = len(rows_S)
