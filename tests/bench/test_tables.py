@@ -29,6 +29,16 @@ def test_rows_that_claim_a_published_number_have_one() -> None:
             assert all(published(name, column, features) for column in columns), (table.name, row.name)
 
 
+@pytest.mark.parametrize(
+    ("table", "means"),
+    [("gatcluster-3-160", [0.669]), ("gatcluster-4", [0.735, 0.666, 0.678, 0.719, 0.645])],
+)
+def test_the_sweeps_of_gatcluster_stand_beside_their_printed_means(table: str, means: list[float]) -> None:
+    summaries = summarise(TABLES[table], {})
+    assert [summary.published("acc") for summary in summaries] == means
+    assert all(summary.is_mean_printed for summary in summaries)
+
+
 def test_the_sweeps_of_secu_stand_beside_their_printed_figures() -> None:
     table = TABLES["secu-size"]
     shown = [summary.published("ari") for summary in summarise(table, {})]
