@@ -41,6 +41,7 @@ _OF_TRAINING = (
     "clusters",
     "method_from",
     "stack_duplicates",
+    "train_on",
     "method_choice",
 )
 
