@@ -120,6 +120,12 @@ def fit(
         bool,
         typer.Option("--stack-duplicates", help="Count copies, other versions and bursts of a picture once."),
     ] = False,
+    train_on: Annotated[
+        int | None,
+        typer.Option(
+            min=2, help="Learn from so many images, drawn by the seed, and sort all by what was learned.", metavar="N"
+        ),
+    ] = None,
     self_label: Annotated[
         Path | None, typer.Option(help="The same as: selfsort refine RUN.", show_default=False)
     ] = None,
@@ -193,6 +199,7 @@ def fit(
                 cache=cache,
                 outliers=outliers,
                 stack_duplicates=stack_duplicates,
+                train_on=train_on,
                 start_from=earlier,
                 device=device,
                 out=out,
