@@ -21,7 +21,8 @@ from selfsort.bench.datasets import find_or_exit
 from selfsort.choose_k.search import LIST_LENGTH, choose_k
 from selfsort.graph.affinity import digraph, unit_rows
 from selfsort.graph.agglomerate import agglomerate, nearest_neighbour_components
-from selfsort.graph.knn import approximate_neighbours, nearest_neighbours
+from selfsort.graph.approximate import approximate_neighbours
+from selfsort.graph.knn import nearest_neighbours
 from selfsort.graph.neighbours import Neighbours
 from selfsort.types import F32
 

@@ -232,7 +232,8 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, float]:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("source", help="labelled images")
     parser.add_argument("--train", type=int, default=4000, help="images to learn from, the first ones")
-    parser.add_argument("--test", type=int, default=2000, help="images to judge on, the ones after them")
+    parser.add_argument("--test", type=int, default=2000, help="images to judge on")
+    parser.add_argument("--test-from", type=int, default=None, help="the first of these; the one after the others")
     parser.add_argument("--on", choices=get_args(Basis), default="patches", help="what the codebook is built on")
     parser.add_argument("--codes", type=int, default=Pipeline.codes)
     parser.add_argument("--patches", type=int, default=Pipeline.n_patches)
@@ -241,13 +242,16 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, float]:
     parser.add_argument("--seed", type=int, default=0)
     asked = parser.parse_args(arguments)
     data = read_source(find_or_exit(asked.source))
-    if data.labels is None or len(data) < asked.train + asked.test:
+    first = asked.train if asked.test_from is None else asked.test_from
+    if first < asked.train:
+        raise invalid("--test-from", f"be at least --train ({asked.train})", first, "Judge on other images.")
+    if data.labels is None or len(data) < first + asked.test:
         raise InvalidInput(
             f"{asked.source} has {len(data)} images{'' if data.labels is not None else ' and no labels'}. "
-            f"Expected labels and {asked.train + asked.test} images. Lower --train and --test."
+            f"Expected labels and {first + asked.test} images. Lower --train and --test."
         )
     sizes = Pipeline(codes=asked.codes, n_patches=asked.patches, n_clusters=asked.clusters)
-    learn, judge = slice(0, asked.train), slice(asked.train, asked.train + asked.test)
+    learn, judge = slice(0, asked.train), slice(first, first + asked.test)
     accuracy = run(
         data.images.subset(learn), data.labels[learn], data.images.subset(judge), data.labels[judge],
         asked.on, sizes, seed=asked.seed, epochs=asked.epochs,

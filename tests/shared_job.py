@@ -20,6 +20,8 @@ from torch import Tensor, nn
 from selfsort import distributed
 from selfsort.cli import main as cli
 from selfsort.data.synthetic import shapes
+from selfsort.graph.approximate import approximate_neighbours
+from selfsort.graph.knn import nearest_neighbours
 from selfsort.improve.around import ImproveConfig
 from selfsort.learning.epoch import _one_step, run_epoch
 from selfsort.methods.registry import METHODS
@@ -121,6 +123,22 @@ def train_method(name: str, **changes: object) -> None:
     assert np.isfinite(result.soft).all()
 
 
+def search() -> None:
+    """Neighbours found together are those found alone, bit for bit; also by more processes than there are blocks."""
+    draw = np.random.default_rng(0)
+    for n_items, block_bytes in ((3000, 4 * 3000 * 400), (40, 2**28)):
+        features = draw.standard_normal((n_items, 12)).astype(np.float32)
+        alone = nearest_neighbours(features, 10)
+        together = nearest_neighbours(features, 10, block_bytes=block_bytes, is_shared=True)
+        np.testing.assert_array_equal(together.idx, alone.idx)
+        np.testing.assert_array_equal(together.sq_dist, alone.sq_dist)
+        alone, together = (approximate_neighbours(features, 10, is_shared=shared) for shared in (False, True))
+        np.testing.assert_array_equal(together.idx, alone.idx)
+        np.testing.assert_array_equal(together.sq_dist, alone.sq_dist)
+        assert together.recall == alone.recall
+        agree_on("neighbours", together.idx)
+
+
 def secu() -> None:
     """Every constraint and every rule for centres."""
     for changes in ({"gamma_upper": 1.5}, {"constraint": "entropy"}, {"centre_update": "closed_form"}):
@@ -129,7 +147,7 @@ def secu() -> None:
 
 def others() -> None:
     """The other methods that several processes can train."""
-    for name in ("dbc", "jule", "dac", "gatcluster"):
+    for name in ("dbc", "jule", "dac", "gatcluster", "leiden", "ac-gdl"):
         if METHODS[name].is_shareable:
             train_method(name)
 
@@ -156,6 +174,6 @@ if __name__ == "__main__":
     else:
         with distributed.joined("cpu"):
             for part in job.split(","):
-                {f.__name__: f for f in (primitives, gradients, empty_shares, secu, others)}[part]()
+                {f.__name__: f for f in (primitives, gradients, empty_shares, search, secu, others)}[part]()
     if rest and job != "deserted":
         Path(rest[0]).touch()

@@ -71,12 +71,17 @@ class TestAlone:
 
 
 def test_two_processes_agree(tmp_path: Path) -> None:
-    """Building blocks, gradients, and SeCu: labels, duals, counts, centres and weights are the same in both."""
-    done = torchrun(
-        ROOT / "tests/shared_job.py", "primitives,gradients,empty_shares,secu", tmp_path / "ok", cwd=tmp_path
-    )
+    """Building blocks, gradients, neighbours, and SeCu: labels, duals, counts, centres, weights are the same."""
+    jobs = "primitives,gradients,empty_shares,search,secu"
+    done = torchrun(ROOT / "tests/shared_job.py", jobs, tmp_path / "ok", cwd=tmp_path)
     assert done.returncode == 0, done.stderr[-3000:]
     assert (tmp_path / "ok").exists()
+
+
+@pytest.mark.slow
+def test_three_processes_find_the_same_neighbours(tmp_path: Path) -> None:
+    done = torchrun(ROOT / "tests/shared_job.py", "search", tmp_path / "ok", cwd=tmp_path, n=3)
+    assert done.returncode == 0, done.stderr[-3000:]
 
 
 @pytest.mark.slow

@@ -22,6 +22,8 @@ import selfsort
 from selfsort import ImageClusterer, load
 from selfsort.data.synthetic import shapes
 from selfsort.errors import InvalidInput
+from selfsort.runs.edits import Merge
+from selfsort.runs.journal import Journal
 
 # scikit-learn's checks feed tables of numbers. `image_shape=(1, -1)` reads each row as one line of pixels and
 # `value_range="auto"` takes black and white from the data; what then still fails, fails for these reasons.
@@ -91,6 +93,19 @@ def test_predict_transform_and_save(pixels: Any, tmp_path: Path) -> None:
     assert loaded.get_params()["n_clusters"] == 3
     with pytest.raises(InvalidInput, match="loaded from a run folder"):
         loaded.save(tmp_path / "other")
+
+
+def test_a_loaded_run_predicts_with_its_corrections_as_the_command_does(pixels: Any, tmp_path: Path) -> None:
+    model = ImageClusterer("kmeans", n_clusters=3).fit(pixels)
+    model.save(tmp_path / "run")
+    journal = Journal.open(tmp_path / "run")
+    journal.add(Merge((0, 1), 0))
+    journal.close()
+    loaded = load(tmp_path / "run")
+    np.testing.assert_array_equal(loaded.predict(pixels), np.where(model.labels_ == 1, 0, model.labels_))
+    np.testing.assert_array_equal(loaded.predict(pixels, original=True), model.labels_)
+    with pytest.raises(InvalidInput, match="original must be True or False"):
+        loaded.predict(pixels, original="no")  # type: ignore[arg-type]
 
 
 def test_new_images_of_another_size_are_brought_to_the_trained_one(pixels: Any) -> None:

@@ -83,7 +83,8 @@ TORCH_FREE: dict[str, set[str]] = {
             "report",
         )
     },
-    "graph": {"graph/knn.py", "graph/augmented.py"},  # the chunked matrix product, and views of whole batches
+    # The chunked matrix product, what is shared among processes, and views of whole batches.
+    "graph": {"graph/knn.py", "graph/approximate.py", "graph/augmented.py"},
     "explore": set(),
 }
 

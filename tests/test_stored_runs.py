@@ -17,6 +17,7 @@ from tests.conftest import Command
 
 from selfsort import load
 from selfsort.data.synthetic import shapes
+from selfsort.metrics.external import scores
 
 RUNS = Path(__file__).with_name("runs")
 EXPECTED: dict[str, dict[str, list[int] | list[list[float]]]] = json.loads((RUNS / "expected.json").read_text())
@@ -88,7 +89,11 @@ def test_an_interrupted_run_goes_on_to_its_end(name: str, run: Path, source: Pat
     found = np.array([int(line.split(",")[1]) for line in (run / "labels.csv").read_text().splitlines()[1:]])
     assert len(found) == len(IMAGES)
     # Another processor rounds differently and may sort a border image elsewhere.
-    assert np.mean(found == EXPECTED[name]["labels"]) >= 0.7
+    expected = np.array(EXPECTED[name]["labels"])
+    if name.startswith("umap"):  # other versions of the library number the same clusters otherwise
+        assert scores(found, expected)["acc"] >= 0.7
+    else:
+        assert np.mean(found == expected) >= 0.7
 
 
 def test_every_method_has_its_stored_runs() -> None:

@@ -88,6 +88,7 @@ def gather_rows(rows: Tensor) -> Tensor:
     """Put the rows of all processes together, in the order of the batch they are shares of."""
     if world_size() == 1:
         return rows
+    home, rows = rows.device, _within_reach(rows)
     lengths = [torch.zeros(1, dtype=torch.int64, device=rows.device) for _ in range(world_size())]
     dist.all_gather(lengths, torch.tensor([len(rows)], device=rows.device))
     longest = max(int(length) for length in lengths)
@@ -95,7 +96,12 @@ def gather_rows(rows: Tensor) -> Tensor:
     padded[: len(rows)] = rows
     found = [torch.empty_like(padded) for _ in lengths]
     dist.all_gather(found, padded)
-    return torch.cat([part[: int(length)] for part, length in zip(found, lengths, strict=True)])
+    return torch.cat([part[: int(length)] for part, length in zip(found, lengths, strict=True)]).to(home)
+
+
+def _within_reach(rows: Tensor) -> Tensor:
+    """Bring rows to where processes can exchange them: those that meet on GPUs exchange nothing else."""
+    return rows.cuda() if dist.get_backend() == "nccl" else rows
 
 
 def rows_in_shares(chunks: Iterable[Tensor], n: int, compute: Callable[[Tensor], Sequence[Tensor]]) -> tuple[F32, ...]:
@@ -125,9 +131,12 @@ def average(numbers: Tensor) -> Tensor:
 
 
 def add_up(rows: Tensor) -> Tensor:
-    """Sum over the processes: whole, if each has filled in its own rows and left the others zero."""
+    """Sum over the processes, in place: whole, if each has filled in its own rows and left the others zero."""
     if world_size() > 1:
-        dist.all_reduce(rows)
+        total = _within_reach(rows)
+        dist.all_reduce(total)
+        if total is not rows:
+            rows.copy_(total)
     return rows
 
 

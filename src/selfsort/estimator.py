@@ -34,6 +34,7 @@ from selfsort.runs.clusters import Clusters, read_clusters
 from selfsort.runs.cut import Base, cut_run
 from selfsort.runs.encoder import AUTO_ENCODER, EncodedModel, given_encoder
 from selfsort.runs.folder import RunFolder
+from selfsort.runs.labels import whole_cluster_edits
 from selfsort.runs.launch import Request, fill, launch
 from selfsort.runs.loop import Outcome, write_outcome
 from selfsort.runs.model import apply_in_chunks, load_model
@@ -160,12 +161,22 @@ class ImageClusterer(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         """Cluster images and return their labels."""
         return self.fit(X).labels_
 
-    def predict(self, X: ImagesLike) -> I64:
-        """Return the cluster of each new image; a new one is never an outlier."""
-        return self._apply(X).labels
+    def predict(self, X: ImagesLike, *, original: bool = False) -> I64:
+        """Return the cluster of each new image; a new one is never an outlier by itself.
+
+        Corrections that a person has made in a loaded run (names, merges, splits, moves) hold for new images too, as in
+        `selfsort predict`; `original=True` leaves them out. Soft assignments are always those of the method.
+        """
+        is_original = _yes_or_no("original", original)
+        found = self._apply(X)
+        if self._folder is None:
+            return found.labels
+        with speaking_python():
+            edits = whole_cluster_edits(self._folder, found.soft.shape[1], is_original=is_original)
+            return edits.labels(found)[0]
 
     def predict_proba(self, X: ImagesLike) -> F32:
-        """Return soft assignments (N, K); rows sum to one."""
+        """Return soft assignments (N, K) to the clusters as the method found them; rows sum to one."""
         return self._apply(X).soft
 
     def transform(self, X: ImagesLike) -> F32:

@@ -306,14 +306,17 @@ class Restore(Protocol):
 
 @dataclass(frozen=True)
 class Improvable:
-    """How several starts and regrouping reach into a method whose network labels the images while it trains."""
+    """How what is around a method reaches into one whose network labels the images while it trains."""
 
     open: Callable[..., Any]
-    """`(images, config, *, device, seed, state)` gives a `learning.trainee.Trainee`: the training as it was saved."""
+    """`(images, config, *, device, seed, state)` gives a `learning.trainee.Trainee`: the training as it was saved, or
+    before its first step if the state is None."""
     unit: str
     """What the training is counted in, in the plural: pools, large batches, epochs."""
     done: Callable[[Any, int], int]
     """(config, step) -> how many of these are done at that snapshot; the last snapshot tells how many there are."""
+    total: Callable[[Any, int], int]
+    """(config, number of images) -> how many snapshots a whole training has."""
 
 
 @dataclass(frozen=True)

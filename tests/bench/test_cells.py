@@ -19,6 +19,7 @@ from selfsort.bench.cells import Cell, digest, key_of, measure, peak_memory_mb
 from selfsort.bench.datasets import DATASETS
 from selfsort.bench.records import SHIPPED, read_records
 from selfsort.errors import TrainingFailed
+from selfsort.types import Json
 
 KMEANS = Cell(dataset="umist", method="kmeans", seed=3, settings={"n_restarts": 2})
 
@@ -38,6 +39,16 @@ def test_anything_else_does(change: dict[str, object]) -> None:
     other = Cell(**{**vars(plain), **change})
     assert key_of(plain.content(), "pixels") != key_of(other.content(), "pixels")
     assert key_of(plain.content(), "pixels") != key_of(plain.content(), "other pixels")
+
+
+def test_limits_that_the_images_do_not_reach_make_no_other_cell() -> None:
+    def content(method: str, **settings: object) -> Json:
+        return Cell(dataset="umist", method=method, seed=0, settings=settings).content()
+
+    assert content("leiden", exact_search_limit=575) == content("leiden", exact_search_limit=0) == content("leiden")
+    assert content("leiden", exact_search_limit=574) != content("leiden")
+    assert content("sc-njw", n_sparse=20) == content("sc-njw")
+    assert content("sc-njw", n_sparse=20, max_images=500) != content("sc-njw", max_images=500)
 
 
 def test_a_record_holds_what_was_measured_and_nothing_about_whose_machine_it_was(

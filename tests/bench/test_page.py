@@ -10,6 +10,7 @@ from tests.bench.test_summary import encoded_record, record
 
 from selfsort.bench.page import pages, results_page, with_blocks
 from selfsort.bench.records import SHIPPED, read_records
+from selfsort.bench.scripts import SCRIPTS
 from selfsort.errors import InvalidInput
 
 ROOT = Path(__file__).parents[2]
@@ -41,6 +42,26 @@ def test_a_block_is_filled_and_the_rest_stays() -> None:
         EMPTY.replace("nmi", "acc seconds"), records()
     )
     assert "Nothing was measured yet." in with_blocks(EMPTY, {})
+
+
+def test_a_block_may_show_one_method() -> None:
+    two = {**records(), "other": record("ac-gdl", 0, 0.4)}
+    both, one = (with_blocks(EMPTY.replace("nmi", f"nmi{more}"), two) for more in ("", " method=kmeans"))
+    assert "ac-gdl" in both
+    assert "kmeans" in one
+    assert "| ac-gdl" not in one
+    with pytest.raises(InvalidInput, match="name methods of classic"):
+        with_blocks(EMPTY.replace("nmi", "nmi method=jule"), two)
+
+
+def test_scripts_stand_on_the_page_with_their_figures() -> None:
+    trial = SCRIPTS["jule-13"].trials[0]
+    done = {"seed": 0, "scores": {"jule one_nn_error": 0.05}, "cpu_seconds": 7.0, "peak_memory_mb": 90.0}
+    page = results_page({trial.key(): done})
+    assert "`selfsort bench jule-13`: 1 of 6 commands measured so far." in page
+    assert "jule one_nn_error 0.050 (0.067)" in page
+    stopped = results_page({trial.key(): {"seed": 0, "refused": "stopped after 15 minutes"}})
+    assert "| 2 dimensions | stopped after 15 minutes | - | - |" in stopped
 
 
 def test_a_table_with_encoders_says_what_each_gives_and_takes() -> None:

@@ -4,7 +4,9 @@ import pytest
 
 from selfsort.bench.cells import PROTOCOLS
 from selfsort.bench.datasets import DATASETS
-from selfsort.bench.tables import ALIASES, SCRIPTS, TABLES, Row, Table, find_table
+from selfsort.bench.scripts import SCRIPTS
+from selfsort.bench.summary import summarise
+from selfsort.bench.tables import ALIASES, TABLES, Row, Table, find_table
 from selfsort.errors import InvalidInput
 from selfsort.metrics.published import published
 
@@ -23,7 +25,15 @@ def test_rows_that_claim_a_published_number_have_one() -> None:
     for table in TABLES.values():
         for row in (row for row in table.rows if row.is_published):
             name, features = row.printed_as or row.method, row.features or table.features
-            assert all(published(name, dataset, features) for dataset in table.datasets), (table.name, row.name)
+            columns = [DATASETS[dataset].printed_as or dataset for dataset in table.datasets]
+            assert all(published(name, column, features) for column in columns), (table.name, row.name)
+
+
+def test_the_sweeps_of_secu_stand_beside_their_printed_figures() -> None:
+    table = TABLES["secu-size"]
+    shown = [summary.published("ari") for summary in summarise(table, {})]
+    assert shown == [0.730, 0.776, 0.766, 0.751]
+    assert [summary.published("acc") for summary in summarise(TABLES["secu-batch"], {})] == [0.879, 0.883, 0.881, 0.879]
 
 
 PRINTED = (
@@ -37,7 +47,7 @@ PRINTED = (
 @pytest.mark.parametrize("name", PRINTED)
 def test_every_printed_table_has_a_name(name: str) -> None:
     if ALIASES.get(name, name) in SCRIPTS:
-        assert SCRIPTS[ALIASES.get(name, name)].commands
+        assert SCRIPTS[ALIASES.get(name, name)].trials
     else:
         assert find_table(name).rows
 

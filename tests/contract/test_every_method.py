@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from tests.contract.tiny import IMPROVED, TINY
+from tests.contract.tiny import IMPROVED, TINY, WARM
 from tests.encoders.small import TinyConvEncoder
 from tests.encoders.test_registry import CARD
 
@@ -36,11 +37,12 @@ from selfsort.types import Clustering, FinishedRun, Images, Method, Model, Snaps
 K = 3
 CPU = torch.device("cpu")
 IMPROVABLE = [f"improved {name}" for name, method in METHODS.items() if method.improvable is not None]
+WARMED = [f"warm {name}" for name, method in METHODS.items() if method.improvable is not None]
 AFTER = [f"{name} after a run" for name, method in METHODS.items() if method.train_after is not None]
 every_method = pytest.mark.parametrize("name", METHODS)
 every_kind = pytest.mark.parametrize("name", [*METHODS, *STAGES, *AFTER])
 FINETUNED = [f"finetuned {name}" for name, method in METHODS.items() if method.finetunes]
-every_training = pytest.mark.parametrize("name", [*METHODS, *STAGES, *AFTER, *IMPROVABLE, *FINETUNED])
+every_training = pytest.mark.parametrize("name", [*METHODS, *STAGES, *AFTER, *IMPROVABLE, *WARMED, *FINETUNED])
 
 
 @pytest.fixture(scope="module")
@@ -87,8 +89,9 @@ def find(name: str) -> Method:
 
 
 def make_fit(name: str, images: Images, *, seed: int = 0, folder: RunFolder | None = None) -> FitRun:
-    improve = ImproveConfig(**IMPROVED) if name in IMPROVABLE else ImproveConfig()
-    method = find(name.removeprefix("improved ").removeprefix("finetuned "))
+    around = IMPROVED if name in IMPROVABLE else WARM if name in WARMED else {}
+    improve = ImproveConfig(**around)
+    method = find(re.sub("^(improved|warm|finetuned) ", "", name))
     config = method.config.from_json({"n_clusters": K, **TINY.get(method.name, {})})
     fit = FitRun(images, method, config, CPU, seed=seed, folder=folder, improve=improve, save_interval=0.0)
     if name in FINETUNED:
@@ -283,7 +286,7 @@ def test_settings_are_described_and_survive_json(name: str) -> None:
 
 
 def test_states_are_arrays_and_json_only(images: Images) -> None:
-    for name in (*METHODS, *STAGES, *AFTER, *IMPROVABLE, *FINETUNED):
+    for name in (*METHODS, *STAGES, *AFTER, *IMPROVABLE, *WARMED, *FINETUNED):
         fit = make_fit(name, images)
         states: list[State] = []
         fit.on_snapshot = lambda snapshot, into=states: into.append(snapshot.state())

@@ -43,3 +43,6 @@ TINY: dict[str, dict[str, Any]] = {
 
 IMPROVED: dict[str, Any] = {"starts": 2, "start_length": 1, "regroup_every": 1}
 """Settings that improve a method as small as these."""
+
+WARM: dict[str, Any] = {"warm_start": True, "warm_passes": 2, "starts": 2, "start_length": 1}
+"""Settings that start such a method warm."""

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import builtins
 from typing import Any
 
 import numpy as np
@@ -13,9 +12,9 @@ from tests.oracles import graph_knn as oracle
 from tests.precision import double_precision
 
 from selfsort import progress
-from selfsort.errors import InvalidInput, MissingData
+from selfsort.errors import InvalidInput
 from selfsort.graph import knn
-from selfsort.graph.knn import approximate_neighbours, find_neighbours, nearest_neighbours
+from selfsort.graph.knn import nearest_neighbours
 from selfsort.types import F32
 
 
@@ -159,61 +158,6 @@ def test_bad_input(
 ) -> None:
     with pytest.raises(InvalidInput, match=message):
         nearest_neighbours(features, n_neighbours, queries=queries)
-
-
-def test_approximate_search_finds_most_and_measures_exactly() -> None:
-    pytest.importorskip("faiss")
-    draw = np.random.default_rng(0)
-    features = (draw.standard_normal((20, 16))[draw.integers(0, 20, 3000)] + draw.normal(0, 0.3, (3000, 16))).astype(
-        np.float32
-    )
-    features[1500] = features[0]
-    exact = nearest_neighbours(features, 10)
-    found = approximate_neighbours(features, 10)
-    recall = np.mean([len(set(a) & set(b)) for a, b in zip(exact.idx, found.idx, strict=True)]) / 10
-    assert recall > 0.98
-    assert found.idx[0, 0] == 1500
-    assert found.idx[1500, 0] == 0
-    assert not (found.idx == np.arange(3000)[:, None]).any()
-    is_same = (exact.idx == found.idx).all(axis=1)
-    np.testing.assert_array_equal(exact.sq_dist[is_same], found.sq_dist[is_same])
-
-
-def test_approximate_search_of_few_items_is_complete() -> None:
-    pytest.importorskip("faiss")
-    features = points(0, 30, 4)
-    found = approximate_neighbours(features, 50, queries=points(1, 6, 4))
-    np.testing.assert_array_equal(found.idx, nearest_neighbours(features, 50, queries=points(1, 6, 4)).idx)
-
-
-def test_cells_with_too_few_items_are_searched_in_full() -> None:
-    pytest.importorskip("faiss")
-    # Two tight far groups in two cells or more, one visited: a query next to the small group needs the other one too.
-    features = np.concatenate([points(0, 300, 2), points(1, 5, 2) + 1000]).astype(np.float32)
-    found = approximate_neighbours(features, 20, n_probe=1)
-    exact = nearest_neighbours(features, 20)
-    np.testing.assert_array_equal(found.idx[300:], exact.idx[300:])
-
-
-def test_the_limit_decides_which_search_runs() -> None:
-    pytest.importorskip("faiss")
-    features = points(0, 50, 3)
-    exact = nearest_neighbours(features, 5)
-    for limit in (None, 50, 49):
-        np.testing.assert_array_equal(find_neighbours(features, 5, exact_limit=limit).idx, exact.idx)
-
-
-def test_missing_faiss_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    real_import = builtins.__import__
-
-    def refuse(name: str, *args: Any, **kwargs: Any) -> Any:
-        if name == "faiss":
-            raise ImportError(name)
-        return real_import(name, *args, **kwargs)
-
-    monkeypatch.setattr(builtins, "__import__", refuse)
-    with pytest.raises(MissingData, match=r"faiss-cpu.*selfsort\[approx\]"):
-        find_neighbours(points(0, 50, 3), 5, exact_limit=10)
 
 
 @pytest.mark.gpu

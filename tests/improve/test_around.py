@@ -47,11 +47,16 @@ class TestSettings:
         assert not ImproveConfig().is_on
         assert ImproveConfig(starts=2).is_on
         assert ImproveConfig(regroup_every=5).is_on
+        assert ImproveConfig(warm_start=True).is_on
 
     @pytest.mark.parametrize("wrong", [{"starts": 0}, {"start_length": 0}, {"regroup_every": -1}])
     def test_bad_values_are_refused(self, wrong: dict[str, int]) -> None:
         with pytest.raises(InvalidInput, match=f"{next(iter(wrong))} must be at least"):
             ImproveConfig(**wrong)
+
+    def test_a_warm_start_has_at_least_one_pass(self) -> None:
+        with pytest.raises(InvalidInput, match="warm_passes must be auto or at least 1"):
+            ImproveConfig(warm_passes=0)
 
     def test_methods_without_a_door_refuse_in_one_sentence(self) -> None:
         for name, method in METHODS.items():
@@ -59,6 +64,8 @@ class TestSettings:
             if name not in LENGTH:
                 with pytest.raises(InvalidInput, match=f"do not go with {name}. Expected a method whose network"):
                     check_improvable(method, ImproveConfig(starts=2))
+                with pytest.raises(InvalidInput, match=f"do not go with {name}. Expected a method whose network"):
+                    check_improvable(method, ImproveConfig(warm_start=True))
 
 
 @improvable

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 from itertools import combinations
 from pathlib import Path
 
@@ -85,16 +86,36 @@ def test_runs_become_one_that_predicts_by_itself(selfsort: Command, source: Path
         assert done.code == 0, done.err
     done = selfsort("refine", "kmeans", "leiden", "ac-gdl", "--stage", "consensus", "--out", "all")
     assert done.code == 0, done.err
-    labels = RunFolder.open(Path("all")).label_table().labels
+    labels = labels_of("all")
     for method in ("kmeans", "leiden", "ac-gdl"):  # the run is complete by itself
         Path(method).rename(f"{method}-elsewhere")
-    done = selfsort("predict", "all", source, "--out", "new.csv")
-    assert done.code == 0, done.err
-    told = [int(line.split(",")[1]) for line in Path("new.csv").read_text().splitlines()[1:]]
-    assert told == labels.tolist()
+    assert predicted(selfsort, "all", source) == labels
     assert selfsort("score", "all").code == 0
     assert selfsort("report", "all").code == 0
-    assert selfsort("cut", "all", "--clusters", 2).code == 0
+
+
+def predicted(selfsort: Command, run: str, source: Path) -> list[int]:
+    done = selfsort("predict", run, source, "--out", f"{run}.csv", "--original")
+    assert done.code == 0, done.err
+    return [int(line.split(",")[1]) for line in Path(f"{run}.csv").read_text().splitlines()[1:]]
+
+
+def test_what_is_made_of_it_holds_all_its_models(selfsort: Command, source: Path) -> None:
+    """A cut copies the model: with one of the runs left behind, it would vote otherwise."""
+    for seed, method in enumerate(("kmeans", "ac-gdl")):
+        assert selfsort("fit", source, "--clusters", 3, "--method", method, "--seed", seed, "--out", method).code == 0
+    assert selfsort("refine", "kmeans", "ac-gdl", "--stage", "consensus", "--out", "all").code == 0
+    assert selfsort("cut", "all", "--clusters", 2, "--out", "cut").code == 0
+    assert predicted(selfsort, "cut", source) == labels_of("cut")
+    shutil.rmtree("all/started_from_2")
+    refused = selfsort("predict", "all", source, "--out", "no.csv")
+    assert refused.code == 2
+    assert "cannot be rebuilt" in refused.err
+
+
+def labels_of(run: str) -> list[int]:
+    labels: list[int] = RunFolder.open(Path(run)).label_table().labels.tolist()
+    return labels
 
 
 def test_what_cannot_be_asked_together_is_refused(selfsort: Command, source: Path) -> None:

@@ -64,6 +64,20 @@ def test_a_number_stays_as_it_is() -> None:
     assert find_number(5, planted(3), seed=0, device=CPU).n_clusters == 5
 
 
+def test_pictures_that_count_once_are_no_more_clusters_than_all_images_show() -> None:
+    thinner, all_images = planted(6, per=30), planted(3, per=90)
+    assert find_number(ClusterRange(), thinner, seed=0, device=CPU).n_clusters == 6
+    assert find_number(ClusterRange(), thinner, seed=0, device=CPU, unstacked=all_images).n_clusters == 3
+
+
+def test_a_burst_that_counts_once_is_no_cluster() -> None:
+    kinds, rng = planted(3).features, np.random.default_rng(1)
+    burst = (20 + 0.1 * rng.normal(size=(50, 16))).astype(np.float32)
+    once, all_images = Encoded(np.concatenate([kinds, burst[:1]])), Encoded(np.concatenate([kinds, burst]))
+    assert find_number(ClusterRange(), all_images, seed=0, device=CPU).n_clusters == 4
+    assert find_number(ClusterRange(), once, seed=0, device=CPU, unstacked=all_images).n_clusters == 3
+
+
 def test_noise_is_one_cluster_and_nothing_is_trained(selfsort: Command, tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     np.savez(tmp_path / "noise.npz", images=rng.integers(0, 256, (300, 12, 12, 1)).astype(np.uint8))

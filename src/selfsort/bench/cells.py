@@ -17,9 +17,11 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -28,7 +30,7 @@ from selfsort import __version__
 from selfsort.bench.datasets import DATASETS, read
 from selfsort.config import written
 from selfsort.errors import SelfsortError, TrainingFailed
-from selfsort.types import Encoder, Images, Json
+from selfsort.types import I64, Encoder, Images, Json, Snapshot
 
 if TYPE_CHECKING:
     from selfsort.data import Dataset
@@ -100,7 +102,16 @@ class Cell:
         settled = self._settled()
         around = {} if settled.improve == ImproveConfig() else {"improve": settled.improve.to_json()}
         before = {} if self.encoder == NO_ENCODER else {"encoder": settled.encode.to_json()}
-        return {**settled.config.to_json(), **around, **before}
+        return {**self._reached(settled.config.to_json()), **around, **before}
+
+    def _reached(self, settings: Json) -> Json:
+        """Leave out what holds only for more images than there are: a new limit makes no other cell."""
+        n_images, settings = DATASETS[self.dataset].n_images, dict(settings)
+        if n_images <= settings.get("exact_search_limit", 0):
+            settings["exact_search_limit"] = 0
+        if n_images <= settings.get("max_images", 0):
+            settings.pop("n_sparse", None)
+        return settings
 
     def _settled(self) -> Settled:
         import torch
@@ -204,14 +215,28 @@ def _in_a_child(cell: Cell) -> Json:
         env={**os.environ, **ONE_THREAD},
         check=False,
     )
-    if done.returncode == -getattr(signal, "SIGXCPU", 0) != 0:
-        return {"refused": f"stopped after {CPU_LIMIT // 60} minutes of processor time"}
     lines = done.stdout.splitlines()
+    if done.returncode == -getattr(signal, "SIGXCPU", 0) != 0:
+        return {"refused": f"stopped after {CPU_LIMIT // 60} minutes of processor time{_so_far(lines)}"}
     if done.returncode != 0 or not lines:
         said = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
         raise TrainingFailed(f"{cell.name} ended with code {done.returncode} ({said}). Expected scores. Look into it.")
     measured: Json = json.loads(lines[-1])
     return measured
+
+
+def _so_far(lines: Sequence[str]) -> str:
+    """Say how far a fit had come that was stopped.
+
+    >>> _so_far(['{"step": 3, "total": 9, "acc": 0.5, "nmi": 0.25}'])
+    ', after step 3 of 9: ACC 0.500, NMI 0.250'
+    """
+    for line in reversed(lines):
+        with suppress(ValueError, KeyError, TypeError):  # a line may be torn
+            told = json.loads(line)
+            reached = f", after step {told['step']} of {told['total']}"
+            return f"{reached}: ACC {told['acc']:.3f}, NMI {told['nmi']:.3f}"
+    return ""
 
 
 def fit_and_score(cell: Cell, cpu_limit: int | None = None) -> Json:
@@ -244,6 +269,8 @@ def fit_and_score(cell: Cell, cpu_limit: int | None = None) -> Json:
         began = time.process_time()
         if cpu_limit is not None:
             _limit(began + cpu_limit)
+        if dataset.labels is not None and cpu_limit is not None:
+            launched.fit.on_snapshot = partial(_tell, dataset.labels)
         outcome = launched.fit.run()
         metrics = outcome.metrics if cell.protocol == "same-images" else _held_out_scores(cell, outcome.clustering)
     except SelfsortError as error:
@@ -258,6 +285,15 @@ def fit_and_score(cell: Cell, cpu_limit: int | None = None) -> Json:
         "peak_memory_mb": peak_memory_mb(),
         "threads": torch.get_num_threads(),
     }
+
+
+def _tell(truth: I64, snapshot: Snapshot) -> None:
+    """Print how far the fit is, for those who wait for it."""
+    from selfsort.metrics.external import scores
+
+    found = scores(snapshot.labels, truth)
+    told = {"step": snapshot.step, "total": snapshot.total, "acc": found["acc"], "nmi": found["nmi_geometric"]}
+    print(json.dumps(told), flush=True)
 
 
 def learned_encoder(cell: Cell, cpu_limit: int | None = None) -> str:

@@ -41,6 +41,8 @@ class DataSet:
     """Whether the classes are the folders that pictures lie in."""
     held_out: str | None = None
     """The data set that a run on this one is scored on, if they are two."""
+    printed_as: str | None = None
+    """The name of the printed column, if it is not that of the data set."""
 
     @property
     def split(self) -> str:
@@ -165,6 +167,7 @@ DATASETS: dict[str, DataSet] = {
             where=where,
             labels_word=word,
             held_out=f"{name}-held-out" if suffix == "-train" else None,
+            printed_as=name if suffix == "-train" else None,
         )
         for name, title, file, n_classes, word in (
             ("cifar10", "CIFAR-10", "cifar-10-batches-bin", 10, None),
@@ -225,7 +228,7 @@ def find(name: str | Path) -> Path:
         raise MissingData(
             f"{name} is not there. Expected a file, or one of the data sets {', '.join(DATASETS)}. Check the name."
         )
-    path = _folder() / file
+    path = data_folder() / file
     if not path.exists():
         raise missing([file])
     return path
@@ -244,7 +247,7 @@ def missing(names: Sequence[str]) -> MissingData:
     """Word the error for data sets (or files of them) that are not on this machine."""
     wanted = {known.file: known.source for name, known in DATASETS.items() if name in names or known.file in names}
     listed = "; ".join(f"{file}: {source}" for file, source in wanted.items())
-    state = f"names {_folder()}, which lacks" if os.environ.get(VARIABLE) else "is not set, so these are missing:"
+    state = f"names {data_folder()}, which lacks" if os.environ.get(VARIABLE) else "is not set, so these are missing:"
     return MissingData(
         f"the variable {VARIABLE} {state} {', '.join(wanted)}. Expected a folder that holds them, with labels "
         f"({listed}). Set {VARIABLE} to such a folder."
@@ -278,5 +281,6 @@ def read(name: str, side: int | None = None) -> Dataset:
     return dataset
 
 
-def _folder() -> Path:
+def data_folder() -> Path:
+    """Return the folder that holds the data."""
     return Path(os.environ.get(VARIABLE) or ".").expanduser()

@@ -60,7 +60,7 @@ def fill(
     if absent := sorted({cell.dataset for cell in cells if not present[cell.dataset]}):
         filled.missing = missing(absent)
     fingerprints: dict[tuple[str, int | None], str] = {}
-    fast = {row.name for row in table.rows if row.needs_accelerator} if not _has_accelerator() else set()
+    fast = {row.name for row in table.rows if row.needs_accelerator} if not has_accelerator() else set()
     for cell in cells:
         if present[cell.dataset] and fast and _row_name(cell) in fast and not _is_asked_for(only, cell):
             if _record_of(cell, records) is None or again:
@@ -94,7 +94,8 @@ def fill(
     return filled
 
 
-def _has_accelerator() -> bool:
+def has_accelerator() -> bool:
+    """Whether there is one on this machine."""
     from selfsort.learning.device import choose_device
 
     return choose_device("auto").type != "cpu"

@@ -1,8 +1,11 @@
 """docs/results.md, and the marked blocks of other pages, from the records: `python -m selfsort.bench.page [DOCS]`.
 
-A block stands between two markers, on lines of their own. It names a table and what to show of it:
+A block stands between two markers, on lines of their own. It names a table and what to show of it, of all rows or of
+those of one method:
 
     <!-- records: classic nmi -->
+    <!-- end -->
+    <!-- records: recipes acc nmi method=dac -->
     <!-- end -->
 """
 
@@ -11,11 +14,14 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from selfsort.bench.cells import NO_ENCODER, PROTOCOLS, label
 from selfsort.bench.datasets import DATASETS
 from selfsort.bench.records import SHIPPED, read_records
+from selfsort.bench.scripts import SCRIPTS, rows_of, state_of, told
 from selfsort.bench.summary import MEASURES, TITLES, Measure, Summary, summarise
 from selfsort.bench.tables import TABLES, Table, find_table
 from selfsort.errors import InvalidInput, SelfsortError, invalid
@@ -53,10 +59,16 @@ def with_blocks(text: str, records: Mapping[str, Json], name: str = "the page") 
 def block(words: str, records: Mapping[str, Json]) -> str:
     """Make the content of one block from what its marker says."""
     name, *asked = words.split() or [""]
+    methods = [word.removeprefix("method=") for word in asked if word.startswith("method=")]
+    asked = [word for word in asked if not word.startswith("method=")]
     for measure in asked:
         if measure not in MEASURES:
             raise invalid("a block of records", f"ask for some of {', '.join(MEASURES)}", repr(measure), "Change it.")
     table = find_table(name)
+    if methods:
+        table = replace(table, rows=tuple(row for row in table.rows if row.method in methods))
+    if not table.rows:
+        raise invalid("a block of records", f"name methods of {name}", repr(words), "Change it.")
     measures: list[Measure] = [measure for word in asked for measure in MEASURES if measure == word] or ["nmi", "acc"]
     return "\n".join(markdown(table, summarise(table, records), measures)) + "\n"
 
@@ -137,7 +149,19 @@ def results_page(records: Mapping[str, Json]) -> str:
                 lines += ["", f"### {table.title}: {TITLES[measure]}", "", *markdown(table, summaries, [measure])]
             lines += refusals(summaries)
             lines += ["", f"Measured {_circumstances(summaries)}."]
+    for script in SCRIPTS.values():
+        lines += ["", f"## {script.title}", "", f"`selfsort bench {script.name}`: {state_of(script, records)}"]
+        rows = [row for row in rows_of(script, records, {}) if "scores" in row or "refused" in row]
+        if rows:
+            lines += ["", *_head("cell", ["figures (published)", "CPU seconds", "MB"])]
+            lines += [f"| {row['trial']} | {_figures(row)} |" for row in rows]
     return "\n".join([*lines, ""])
+
+
+def _figures(row: Mapping[str, Any]) -> str:
+    if "refused" in row:
+        return f"{row['refused']} | - | -"
+    return f"{told(row)} | {row['cpu_seconds']:.0f} | {row['peak_memory_mb']:.0f}"
 
 
 def progress(table: Table, summaries: Sequence[Summary]) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from selfsort.bench.datasets import DATASETS
 from selfsort.bench.tables import Row, Table
 from selfsort.metrics.published import published
 from selfsort.types import Json
@@ -61,7 +62,8 @@ class Summary:
     def published(self, measure: Measure) -> float | None:
         """Return what was printed; the first source is a method's main table."""
         name, features = self.row.printed_as or self.row.method, self.row.features or self.features
-        found = published(name, self.dataset, features) if self.row.is_published else ()
+        dataset = DATASETS[self.dataset].printed_as or self.dataset
+        found = published(name, dataset, features) if self.row.is_published else ()
         value: float | None = getattr(found[0], measure, None) if found else None
         return value
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from selfsort.bench.cells import NO_ENCODER, Cell, label
+from selfsort.bench.scripts import SCRIPTS
 from selfsort.errors import invalid
 
 LEARNERS = ("jule", "dbc", "fcae-kmeans", "dac", "gatcluster", "secu")
@@ -85,6 +86,7 @@ class Table:
         )
 
 
+_SMALL_DATASETS = ("umist", "usps", "cmu-pie", "coil20", "mnist-test")
 _CLASSIC_DATASETS = ("umist", "coil20", "cmu-pie", "usps", "mnist-test", "coil100")
 
 _CLASSIC = (
@@ -267,8 +269,11 @@ TABLES: dict[str, Table] = {
             rows=(
                 _learned("fcae-kmeans", "paper"),
                 _learned("dbc", "paper"),
-                Row("fcae-kmeans", is_random=True, is_published=True, recipe="restored"),
-                Row("dbc", is_random=True, is_published=True, recipe="restored"),
+                *(
+                    Row(method, is_random=True, is_published=True, recipe=recipe)
+                    for recipe in ("restored", "whitened")
+                    for method in ("fcae-kmeans", "dbc")
+                ),
                 Row("kmeans", is_random=True),
             ),
             datasets=("mnist", "usps", "coil20", "coil100"),
@@ -277,8 +282,12 @@ TABLES: dict[str, Table] = {
             Table(
                 name=f"dbc-{what}",
                 title=f"DBC, Fig. 9: {title}",
-                rows=tuple(Row("dbc", {setting: value}, is_random=True, recipe="paper") for value in values),
-                datasets=("mnist", "mnist-test"),
+                rows=tuple(
+                    Row("dbc", {setting: value}, is_random=True, recipe=recipe)
+                    for recipe in ("paper", "whitened")
+                    for value in values
+                ),
+                datasets=("mnist", "mnist-test", "usps"),
             )
             for what, title, setting, values in (
                 ("alpha", "the power of the boosting", "alpha", (1.5, 2.0, 4.0)),
@@ -369,25 +378,54 @@ TABLES: dict[str, Table] = {
                 name=f"secu-{what}",
                 title=f"SeCu, {title}",
                 rows=tuple(
-                    Row("secu", {**more, setting: value}, is_random=True, recipe="cifar10", needs_accelerator=True)
+                    Row(
+                        "secu",
+                        {**more, setting: value},
+                        is_random=True,
+                        is_published=what != "entropy",
+                        recipe="cifar10",
+                        printed_as="secu" if value == default else f"secu-{what}-{value:g}".replace("size", "gamma"),
+                        needs_accelerator=True,
+                    )
                     for value in values
                 ),
                 datasets=("cifar10-train",),
                 n_seeds=1,
                 protocol="held-out",
             )
-            for what, title, setting, values, more in (
-                ("size", "supplement, Table 2: the lower bound on sizes", "gamma", (1.0, 0.9, 0.8, 0.7), {}),
+            for what, title, setting, default, values, more in (
+                ("size", "supplement, Table 2: the lower bound on sizes", "gamma", 0.9, (1.0, 0.9, 0.8, 0.7), {}),
                 (
                     "entropy",
                     "the price of low entropy",
                     "alpha",
+                    6000.0,
                     (3000.0, 6000.0, 9000.0, 12_000.0),
                     {"constraint": "entropy"},
                 ),
-                ("dim", "supplement, Table 1: length of the features", "dim", (64, 128, 256, 512), {}),
-                ("batch", "supplement, Table 3: batch size", "batch_size", (32, 64, 128, 256), {}),
+                ("dim", "supplement, Table 1: length of the features", "dim", 128, (64, 128, 256, 512), {}),
+                ("batch", "supplement, Table 3: batch size", "batch_size", 128, (32, 64, 128, 256), {}),
             )
+        ),
+        Table(
+            name="recipes",
+            title="Our recipes of the methods that learn, for a CPU",
+            rows=tuple(Row(method, is_random=True) for method in ("dac", "gatcluster", "secu", "dbc", "jule", "teach")),
+            datasets=_SMALL_DATASETS,
+            n_seeds=5,
+        ),
+        Table(
+            name="faithful",
+            title="Recipes of the papers and of their released code, as far as 15 minutes go",
+            rows=tuple(
+                Row(method, is_random=True, recipe=recipe)
+                for method, recipe in (
+                    *(("jule", "paper"), ("jule", "code"), ("dbc", "paper"), ("dac", "paper"), ("dac", "code")),
+                    *(("gatcluster", "paper"), ("secu", "paper")),
+                )
+            ),
+            datasets=_SMALL_DATASETS,
+            n_seeds=1,
         ),
         Table(
             name="classic",
@@ -425,60 +463,6 @@ TABLES: dict[str, Table] = {
 
 ALIASES = {"jule-10": "jule-3", "jule-11": "jule-4", "jule-alpha": "gdl-updates", "jule-14": "jule-13"}
 """Tables of a paper that show other columns of the same cells."""
-
-
-@dataclass(frozen=True)
-class Script:
-    """A table that no fit fills: a script of the source tree makes it."""
-
-    name: str
-    title: str
-    needs: str
-    commands: tuple[str, ...]
-
-
-SCRIPTS: dict[str, Script] = {
-    script.name: script
-    for script in (
-        Script(
-            "jule-7",
-            "JULE, Table 7: face verification",
-            "YouTube Faces cropped to 55 x 55 with names (www.cs.tau.ac.il/~wolf/ytfaces) as ytf.npz; Labeled Faces in "
-            "the Wild and its pairs.txt (vis-www.cs.umass.edu/lfw)",
-            (
-                "selfsort fit ytf.npz --clusters 1446 --method jule --recipe paper-faces --out faces",
-                "python -m experiments.softmax_finetune faces ytf.npz --faces lfw --pairs pairs.txt",
-                "python -m experiments.softmax_finetune faces ytf.npz --faces lfw --pairs pairs.txt --truth",
-            ),
-        ),
-        Script(
-            "jule-codebook",
-            "JULE, Table 8: classification by a codebook of patches",
-            "the binary version of CIFAR-10 (www.cs.toronto.edu/~kriz/cifar.html)",
-            tuple(
-                f"python -m experiments.patch_codebook cifar-10-batches-bin --train 50000 --test 10000 --on {on}"
-                for on in ("patches", "conv1", "conv2", "both")
-            ),
-        ),
-        Script(
-            "jule-13",
-            "JULE, Tables 13 and 14: low-dimensional embeddings of MNIST",
-            "mnist.npz with split 0 for training and 1 for test",
-            tuple(f"python -m experiments.embedding mnist --dim {dim}" for dim in (2, 10, 30)),
-        ),
-        Script(
-            "secu-self-label",
-            "SeCu, self-labelling",
-            "the binary version of CIFAR-10 (www.cs.toronto.edu/~kriz/cifar.html), and an accelerator",
-            (
-                "selfsort fit cifar-10-batches-bin --where split=0 --clusters 10 --method secu --recipe cifar10 "
-                "--out first",
-                "selfsort refine first --recipe paper --out refined",
-                "selfsort predict refined cifar-10-batches-bin --where split=1",
-            ),
-        ),
-    )
-}
 
 
 def find_table(name: str) -> Table:

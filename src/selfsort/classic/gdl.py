@@ -24,7 +24,7 @@ from selfsort.classic.method import GraphConfig, Partition, classic_method
 from selfsort.config import setting
 from selfsort.graph.affinity import digraph
 from selfsort.graph.agglomerate import Agglomeration, agglomerate, nearest_neighbour_components
-from selfsort.graph.knn import find_neighbours
+from selfsort.graph.approximate import EXACT_LIMIT, find_neighbours
 from selfsort.graph.neighbours import Neighbours
 from selfsort.types import F32, I64, Arrays
 
@@ -61,7 +61,7 @@ class GDLConfig(GraphConfig):
     K_c: int = setting(5, "neighbouring clusters in the local structure term", "paper")
     absorb: bool = setting(True, "give clusters of a few images to their nearest large one at the end", "ours")
     exact_search_limit: int = setting(
-        0, "above this many images, search neighbours approximately (needs the approx extra); 0: never"
+        EXACT_LIMIT, "above this many images, search neighbours approximately (extra approx); 0: never"
     )
 
     def __post_init__(self) -> None:
@@ -107,7 +107,8 @@ def cluster(
 ) -> Partition:
     """Build the graph, of these neighbours or of those that are searched for; merge down to K."""
     if neighbours is None:
-        neighbours = find_neighbours(features, config.K_s, device=device, exact_limit=config.exact_search_limit or None)
+        limit = config.exact_search_limit or None
+        neighbours = find_neighbours(features, config.K_s, device=device, exact_limit=limit, is_shared=True)
     first = first_clusters(features, neighbours, config.init, seed)
     merged = agglomerate(
         digraph(neighbours, config.graph, config.a, config.doubling),
@@ -127,7 +128,12 @@ def cluster(
         neighbours=neighbours,
         warnings=(*short_graph_note(neighbours), *merged.warnings),
         extras=merge_history(merged, first),
-        event={"starting_clusters": merged.n_start, "absorbed": merged.n_absorbed, "isolated": merged.n_isolated},
+        event={
+            "starting_clusters": merged.n_start,
+            "absorbed": merged.n_absorbed,
+            "isolated": merged.n_isolated,
+            **neighbours.event,
+        },
     )
 
 
@@ -137,4 +143,5 @@ METHOD = classic_method(
     "Zhang, Wang, Zhao and Tang, ECCV 2012",
     GDLConfig,
     cluster,
+    is_shareable=True,
 )

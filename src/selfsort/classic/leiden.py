@@ -16,8 +16,8 @@ import torch
 
 from selfsort.classic.method import GraphConfig, Partition, PixelConfig, classic_method
 from selfsort.config import setting
+from selfsort.graph.approximate import EXACT_LIMIT, find_neighbours
 from selfsort.graph.communities import Communities, find_communities, find_n_communities, symmetric_affinities
-from selfsort.graph.knn import find_neighbours
 from selfsort.graph.neighbours import Neighbours
 from selfsort.learning.seeds import derive_seed
 from selfsort.types import F32
@@ -30,7 +30,7 @@ class LeidenConfig(GraphConfig, PixelConfig):
     K_s: int = setting(10, "neighbours of an image in the graph, and voters on a new image")
     absorb: bool = setting(True, "give communities of a few images to their nearest large one at the end")
     exact_search_limit: int = setting(
-        0, "above this many images, search neighbours approximately (needs the approx extra); 0: never"
+        EXACT_LIMIT, "above this many images, search neighbours approximately (extra approx); 0: never"
     )
 
     def __post_init__(self) -> None:
@@ -52,7 +52,8 @@ def cluster(
 ) -> Partition:
     """Build the graph, of these neighbours or of those that are searched for; find K communities."""
     if neighbours is None:
-        neighbours = find_neighbours(features, config.K_s, device=device, exact_limit=config.exact_search_limit or None)
+        limit = config.exact_search_limit or None
+        neighbours = find_neighbours(features, config.K_s, device=device, exact_limit=limit, is_shared=True)
     merged, start = find_n_communities(
         symmetric_affinities(neighbours),
         config.n_clusters,
@@ -69,6 +70,7 @@ def cluster(
             "modularity": start.modularity,
             "communities": start.n_clusters,
             "absorbed": merged.n_absorbed,
+            **neighbours.event,
         },
     )
 
@@ -79,4 +81,5 @@ METHOD = classic_method(
     "Traag, Waltman and van Eck, Scientific Reports 2019",
     LeidenConfig,
     cluster,
+    is_shareable=True,
 )

@@ -280,6 +280,7 @@ def classic_method(
     cluster: ClusterFeatures,
     *,
     is_inductive: bool = False,
+    is_shareable: bool = False,
 ) -> Method:
     """Wrap an algorithm on features as a full method."""
 
@@ -309,7 +310,18 @@ def classic_method(
             snapshot.result.model.arrays["mean_image"] = mean
         yield snapshot
 
-    return Method(name, summary, source, config, train, restore, is_inductive, train_on_features, learns_on="features")
+    return Method(
+        name,
+        summary,
+        source,
+        config,
+        train,
+        restore,
+        is_inductive,
+        train_on_features,
+        is_shareable=is_shareable,
+        learns_on="features",
+    )
 
 
 def refuse_dense(n_images: int, limit: int, method: str) -> None:

@@ -104,29 +104,52 @@ def bench(
 ) -> None:
     """Measure methods on known data sets, and show them beside what the papers print."""
     from selfsort.bench.cells import label
-    from selfsort.bench.fill import fill, parse_seeds
+    from selfsort.bench.fill import fill, has_accelerator, parse_seeds
     from selfsort.bench.page import cell, progress
     from selfsort.bench.records import SHIPPED, read_records
+    from selfsort.bench.scripts import SCRIPTS, fill_script, rows_of, state_of, told
     from selfsort.bench.summary import MEASURES, summarise
-    from selfsort.bench.tables import ALIASES, SCRIPTS, TABLES, find_table
+    from selfsort.bench.tables import ALIASES, TABLES, find_table
 
     known = read_records([SHIPPED] if records is None else [SHIPPED, records])
     if name is None:
         tables = [(table.name, table.title, progress(table, summarise(table, known))) for table in TABLES.values()]
-        tables += [(script.name, script.title, "made by a script") for script in SCRIPTS.values()]
+        tables += [(script.name, script.title, state_of(script, known)) for script in SCRIPTS.values()]
         if json_:
             print_json({"tables": [dict(zip(("name", "title", "state"), row, strict=True)) for row in tables]})
         else:
             print_table(("table", "what it compares", "state"), tables)
         return
+    budget_seconds = None if budget_minutes is None else budget_minutes * 60
     if (script := SCRIPTS.get(ALIASES.get(name, name))) is not None:
-        told = {"table": name, "title": script.title, "needs": script.needs, "commands": list(script.commands)}
+        tried = fill_script(
+            script,
+            known,
+            records or SHIPPED,
+            only=only,
+            budget_seconds=budget_seconds,
+            again=again,
+            has_accelerator=has_accelerator(),
+            say=say_aside,
+        )
+        trials = rows_of(script, known, tried.left, only)
         if json_:
-            print_json(told)
-        else:
-            say(f"{script.title}. It needs {script.needs}. In the source tree:")
-            for command in script.commands:
-                say(f"  {command}")
+            print_json({"table": name, "measured": tried.n_measured, "left": len(tried.left), "rows": trials})
+            return
+        print_table(
+            ("cell", "figures (published)", "CPU s", "MB"),
+            [
+                (
+                    row["trial"],
+                    told(row),
+                    *(f"{row[name]:.0f}" if name in row else "-" for name in ("cpu_seconds", "peak_memory_mb")),
+                )
+                for row in trials
+            ],
+        )
+        for row in trials:
+            if reason := row.get("left") or row.get("refused"):
+                say_aside(f"{row['trial']}: {reason}. The commands: {' && '.join(row['commands'])}")
         return
     table = find_table(name)
     filled = fill(
@@ -135,7 +158,7 @@ def bench(
         records or SHIPPED,
         seeds=None if seeds is None else parse_seeds(seeds),
         only=only,
-        budget_seconds=None if budget_minutes is None else budget_minutes * 60,
+        budget_seconds=budget_seconds,
         again=again,
         say=say_aside,
     )

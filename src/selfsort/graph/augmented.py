@@ -25,7 +25,8 @@ from torch import Tensor
 
 from selfsort.augment.geometry import linear_map, warp
 from selfsort.errors import invalid
-from selfsort.graph.knn import find_neighbours, nearest_neighbours
+from selfsort.graph.approximate import find_neighbours
+from selfsort.graph.knn import nearest_neighbours
 from selfsort.graph.neighbours import Neighbours
 from selfsort.progress import track
 from selfsort.types import F32, I64, U8
@@ -193,7 +194,7 @@ def _ranked(rows: _Rows, plain: Neighbours, n_neighbours: int) -> Neighbours:
         view_BVD = torch.stack([rows.block(view, first, last) for view in rows.views], dim=1)
         kept_BM, found_BM = _nearest_candidates(view_BVD, candidate_BM, features_ND, n_kept + _N_SPARE)
         idx[first:last], sq_dist[first:last] = _merged(kept_BM.cpu().numpy(), found_BM.cpu().numpy(), n_kept)
-    return Neighbours(idx, sq_dist, n_neighbours)
+    return Neighbours(idx, sq_dist, n_neighbours, plain.recall)
 
 
 def _nearest_candidates(

@@ -3,7 +3,8 @@
 Reference: Traag, Waltman, van Eck, "From Louvain to Leiden", Scientific Reports 2019. The quality is the modularity
 of Reichardt and Bornholdt: weight inside the communities minus `resolution` times what a random graph with the same
 degrees would have there. A higher resolution gives more communities; the number is an answer, not a setting. Where
-a number is asked for, the resolution is bisected and the few communities too many are merged along the same graph.
+a number is asked for, the resolution is bisected and the few communities too many are merged along the same graph. Of
+very many images the bisection sees small communities only (`condensed`).
 
 The search itself is compiled (graspologic-native), runs on one thread and is decided by its seed.
 """
@@ -21,6 +22,7 @@ from scipy.sparse import csr_array
 from selfsort.errors import invalid
 from selfsort.graph.absorb import LARGE_SHARE
 from selfsort.graph.agglomerate import Agglomeration, agglomerate
+from selfsort.graph.condensed import PER_START, Condensed, condense, modularity, settled
 from selfsort.graph.neighbours import Neighbours
 from selfsort.types import I64
 
@@ -28,6 +30,11 @@ from selfsort.types import I64
 _N_PASSES = 3
 # Bisection of the resolution, on a logarithmic scale, between what gives one community and what gives single images.
 _LOWEST, _HIGHEST, _N_BISECTIONS = 1e-3, 1e4, 24
+# Neighbours of an image by the size of a cluster: few enough that they are of its own.
+_CLUSTER_PER_WIDTH, _NARROWEST, _WIDEST = 14, 4, 14
+
+CONDENSED_ABOVE = 100_000
+"""Up to so many images the whole graph is searched at every step of the bisection."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,6 +57,15 @@ class Communities:
         return int((np.bincount(self.labels) >= size).sum())
 
 
+def community_width(n_images: int, n_clusters: int) -> int:
+    """Return how many neighbours an image has in the graph: a fourteenth of a cluster, from 4 to 14.
+
+    >>> [community_width(n, k) for n, k in ((575, 20), (1440, 20), (1797, 10), (9298, 10))]
+    [4, 5, 13, 14]
+    """
+    return min(max(round(n_images / (_CLUSTER_PER_WIDTH * n_clusters)), _NARROWEST), _WIDEST)
+
+
 def symmetric_affinities(neighbours: Neighbours, n_neighbours: int | None = None) -> csr_array:
     """Return the (N, N) undirected graph of exp(-d^2 / mean d^2), the mean of both directions; no zeros are stored.
 
@@ -66,19 +82,23 @@ def symmetric_affinities(neighbours: Neighbours, n_neighbours: int | None = None
     weights = np.exp(-near / ((float(near.mean()) if len(near) else 0.0) or 1.0))
     ends = np.concatenate([[0], np.cumsum(is_there.sum(axis=1))])
     graph = csr_array((weights, idx[is_there], ends), shape=(len(idx), len(idx)))
-    both = csr_array((graph + graph.T) / 2)
+    both = csr_array(graph + graph.T)
+    both.data /= 2
     both.eliminate_zeros()
     both.sort_indices()
     return both
 
 
-def find_communities(graph: csr_array, *, resolution: float = 1.0, seed: int = 0) -> Communities:
+def find_communities(
+    graph: csr_array, *, resolution: float = 1.0, seed: int = 0, n_passes: int = _N_PASSES
+) -> Communities:
     """Partition an undirected graph; the number of communities follows from the graph and the resolution.
 
     Args:
         graph: (N, N) symmetric weights, from `symmetric_affinities`.
         resolution: above zero; 1 is Newman's modularity.
         seed: decides the order in which items are visited.
+        n_passes: how often the search begins again with what it has found.
     """
     if resolution <= 0:
         raise invalid("resolution", "be above 0", resolution, "Use 1, the usual value.")
@@ -87,11 +107,11 @@ def find_communities(graph: csr_array, *, resolution: float = 1.0, seed: int = 0
         return Communities(np.arange(n_items, dtype=np.int64), 0.0, resolution)
     modularity, found = graspologic_native.leiden_csr(
         graph.indptr.astype(np.int64),
-        graph.indices.astype(np.int32),
-        graph.data.astype(np.float64),
+        graph.indices.astype(np.int32, copy=False),
+        graph.data.astype(np.float64, copy=False),
         n_items,
         resolution=resolution,
-        iterations=_N_PASSES,
+        iterations=n_passes,
         seed=seed,
     )
     labels = np.full(n_items, -1, dtype=np.int64)
@@ -113,7 +133,13 @@ def in_order(labels: npt.NDArray[Any]) -> I64:
 
 
 def find_n_communities(
-    graph: csr_array, n_clusters: int, features: npt.NDArray[Any], *, absorb: bool = True, seed: int = 0
+    graph: csr_array,
+    n_clusters: int,
+    features: npt.NDArray[Any],
+    *,
+    absorb: bool = True,
+    seed: int = 0,
+    condensed_above: int = CONDENSED_ABOVE,
 ) -> tuple[Agglomeration, Communities]:
     """Find so many communities: bisect the resolution, then merge what is too many along the same graph.
 
@@ -123,16 +149,22 @@ def find_n_communities(
         features: (N, D) for the centroids by which tiny or unconnected communities find their place.
         absorb: tiny communities do not count among the wanted ones, as in `agglomerate`.
         seed: decides the order in which items are visited.
+        condensed_above: with more items than this, the bisection sees small communities only.
 
     Returns:
         The merging, whose labels have exactly `n_clusters` clusters, and the communities it started from: the fewest
         that were found with at least as many large ones as wanted.
     """
     large_size = LARGE_SHARE * graph.shape[0] / n_clusters if absorb else 1.0
+    condensed = _condensed(graph, seed) if graph.shape[0] > condensed_above else None
     low, high, resolution = _LOWEST, _HIGHEST, 1.0
     best: Communities | None = None
     for _ in range(_N_BISECTIONS):
-        found = find_communities(graph, resolution=resolution, seed=seed)
+        if condensed is None:
+            found = find_communities(graph, resolution=resolution, seed=seed)
+        else:
+            rough = find_communities(condensed.graph, resolution=resolution, seed=seed)
+            found = Communities(in_order(condensed.hand_down(rough.labels)), rough.modularity, resolution)
         n_large = found.n_large(large_size)
         if n_large >= n_clusters and (best is None or found.n_clusters < best.n_clusters):
             best = found
@@ -145,4 +177,19 @@ def find_n_communities(
         resolution = float(np.sqrt(low * high))
     if best is None:  # more than can be told apart by their neighbours: begin with single images
         best = Communities(np.arange(graph.shape[0], dtype=np.int64), 0.0, high)
+    elif condensed is not None:
+        best = _settled(graph, best, n_clusters, large_size)
     return agglomerate(graph, best.labels, n_clusters, absorb=absorb, features=features), best
+
+
+def _condensed(graph: csr_array, seed: int) -> Condensed:
+    """Join the images of small communities; one pass is enough for these."""
+    small = find_communities(graph, resolution=max(graph.shape[0] / PER_START, 1.0), seed=seed, n_passes=1)
+    return condense(graph, small.labels)
+
+
+def _settled(graph: csr_array, found: Communities, n_clusters: int, large_size: float) -> Communities:
+    """Let images move between communities, unless too few of these are left of a fair size."""
+    labels = in_order(settled(graph, found.labels, found.resolution))
+    moved = Communities(labels, modularity(graph, labels, found.resolution), found.resolution)
+    return moved if moved.n_large(large_size) >= n_clusters else found

@@ -1,9 +1,11 @@
-"""Nearest neighbours of every image: exact by blocks of one matrix product, or by an approximate index.
+"""Nearest neighbours of every image, exactly, by blocks of one matrix product.
 
 The matrix product gives rough distances |q|^2 + |x|^2 - 2 q.x; the best few of each row are measured again by
 their definition, so near-duplicates lose nothing to cancellation, and order and ties do not depend on how the
-product was blocked or threaded. A row whose K-th neighbour cannot be told from the items left out, given the
-rounding error of the product, is searched again in full.
+product was blocked, threaded or shared among processes. A row whose K-th neighbour cannot be told from the items left
+out, given the rounding error of the product, is searched again in full.
+
+Several processes (torchrun) take turns at the blocks and put together what each has found.
 """
 
 from __future__ import annotations
@@ -18,16 +20,19 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from selfsort.errors import invalid, missing_extra
+from selfsort import distributed
+from selfsort.errors import invalid
 from selfsort.graph._kernels.knn import refine, rescan, scan_columns, scan_rows
 from selfsort.graph.neighbours import Neighbours
 from selfsort.progress import track
 from selfsort.types import F32, F64, I64
 
-__all__ = ["Neighbours", "approximate_neighbours", "find_neighbours", "nearest_neighbours"]
+__all__ = ["Neighbours", "as_table", "in_threads", "nearest_neighbours"]
 
 # Candidates beyond K that the rough search hands to the exact one.
 _N_SPARE = 8
+# Rows whose candidates the processes exchange at once.
+_N_TOGETHER = 65_536
 
 
 def nearest_neighbours(
@@ -37,6 +42,7 @@ def nearest_neighbours(
     queries: npt.NDArray[Any] | None = None,
     device: str | torch.device = "cpu",
     block_bytes: int = 256 * 2**20,
+    is_shared: bool = False,
 ) -> Neighbours:
     """Find the exact nearest rows of `features`.
 
@@ -47,6 +53,7 @@ def nearest_neighbours(
             a row is never its own neighbour, its exact duplicates are.
         device: where the matrix product runs.
         block_bytes: memory for one block of rough distances.
+        is_shared: all processes of a job ask for this together, without queries, and each finds a part of the answer.
     """
     search = _check(features, queries, torch.device(device), block_bytes)
     idx, sq_dist = _tables(len(search.rows), _clamp(n_neighbours, search))
@@ -54,9 +61,11 @@ def nearest_neighbours(
     if n_kept == 0:
         return Neighbours(idx, sq_dist, n_neighbours)
     n_candidates = min(n_kept + _N_SPARE, search.n_others)
-    find = _candidates_by_pairs if search.is_self and search.device.type == "cpu" else _candidates_by_rows
-    candidates, worst_sq = find(search, n_candidates)
-    _in_threads(refine, 0, len(search.rows), search.rows, search.features, candidates, idx, sq_dist)
+    if search.is_self and search.device.type == "cpu":
+        candidates, worst_sq = _candidates_by_pairs(search, n_candidates, is_shared=is_shared)
+    else:
+        candidates, worst_sq = _candidates_by_rows(search, n_candidates)
+    in_threads(refine, 0, len(search.rows), search.rows, search.features, candidates, idx, sq_dist)
     if n_candidates < search.n_others:
         # An item left out is truly at least (worst candidate - slack) away: is that surely beyond the K-th?
         slack = _rounding_slack(search)
@@ -64,65 +73,6 @@ def nearest_neighbours(
         if len(open_rows):
             _search_again(search, open_rows, slack, idx, sq_dist)
     return Neighbours(idx, sq_dist, n_neighbours)
-
-
-def approximate_neighbours(
-    features: npt.NDArray[Any],
-    n_neighbours: int,
-    *,
-    queries: npt.NDArray[Any] | None = None,
-    n_probe: int = 32,
-) -> Neighbours:
-    """Find most of the nearest rows by an inverted-file index (faiss), for data sets too large for the exact search.
-
-    The distances of what is found are exact. A higher `n_probe` (cells visited per query, of about
-    4 sqrt(N)) finds more and takes longer. Same conventions as `nearest_neighbours`.
-    """
-    try:
-        import faiss  # an optional extra, and slow to load
-    except ImportError:
-        raise missing_extra("faiss-cpu", "The approximate neighbour search", "approx") from None
-    search = _check(features, queries, torch.device("cpu"), block_bytes=0)
-    table, rows = search.features, search.rows
-    idx, sq_dist = _tables(len(rows), _clamp(n_neighbours, search))
-    n_kept = idx.shape[1]
-    # faiss asks for at least 39 training points per cell and says so on stderr.
-    n_cells = max(1, min(int(4 * len(table) ** 0.5), len(table) // 39))
-    index = faiss.IndexIVFFlat(faiss.IndexFlatL2(table.shape[1]), table.shape[1], n_cells)
-    index.cp.seed = 0
-    index.train(table)
-    index.add(table)
-    index.nprobe = min(n_probe, n_cells)
-    n_block = 4096
-    n_candidates = min(n_kept + _N_SPARE + search.is_self, len(table))
-    starts = range(0, len(rows), n_block) if n_kept else range(0)
-    for start in track(starts, "approximate neighbours", len(starts)):
-        block = slice(start, min(start + n_block, len(rows)))
-        _, candidates = index.search(rows[block], n_candidates)
-        if search.is_self:
-            candidates[candidates == np.arange(block.start, block.stop)[:, None]] = -1
-        is_short = (candidates >= 0).sum(axis=1) < n_kept
-        _in_threads(refine, 0, len(candidates), rows[block], table, candidates, idx[block], sq_dist[block])
-        for i in start + np.flatnonzero(is_short):  # the visited cells held too few items: rare, so one by one
-            everyone = np.arange(len(table))[None, :]
-            everyone[search.is_self & (everyone == i)] = -1
-            idx[i], sq_dist[i] = -1, np.inf
-            refine(0, 1, rows[i : i + 1], table, everyone, idx[i : i + 1], sq_dist[i : i + 1])
-    return Neighbours(idx, sq_dist, n_neighbours)
-
-
-def find_neighbours(
-    features: npt.NDArray[Any],
-    n_neighbours: int,
-    *,
-    queries: npt.NDArray[Any] | None = None,
-    device: str | torch.device = "cpu",
-    exact_limit: int | None = None,
-) -> Neighbours:
-    """Search exactly up to `exact_limit` items (None: always), approximately above it."""
-    if exact_limit is not None and len(features) > exact_limit:
-        return approximate_neighbours(features, n_neighbours, queries=queries)
-    return nearest_neighbours(features, n_neighbours, queries=queries, device=device)
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,8 +98,8 @@ class _Search:
 def _check(
     features: npt.NDArray[Any], queries: npt.NDArray[Any] | None, device: torch.device, block_bytes: int
 ) -> _Search:
-    table = _as_table("features", features)
-    rows = table if queries is None else _as_table("queries", queries)
+    table = as_table("features", features)
+    rows = table if queries is None else as_table("queries", queries)
     if rows.shape[1] != table.shape[1]:
         raise invalid(
             "queries", f"have as many columns as features ({table.shape[1]})", rows.shape[1], "Use the same features."
@@ -157,7 +107,8 @@ def _check(
     return _Search(table, rows, queries is None, device, block_bytes)
 
 
-def _as_table(name: str, values: npt.NDArray[Any]) -> F32:
+def as_table(name: str, values: npt.NDArray[Any]) -> F32:
+    """Check a table of finite numbers, and return it as float32."""
     table = np.ascontiguousarray(values, dtype=np.float32)
     if table.ndim != 2 or table.size == 0:
         raise invalid(
@@ -178,11 +129,12 @@ def _tables(n_rows: int, n_kept: int) -> tuple[I64, F32]:
     return np.full((n_rows, n_kept), -1, dtype=np.int64), np.full((n_rows, n_kept), np.inf, dtype=np.float32)
 
 
-def _candidates_by_pairs(search: _Search, n_candidates: int) -> tuple[I64, F64]:
+def _candidates_by_pairs(search: _Search, n_candidates: int, *, is_shared: bool = False) -> tuple[I64, F64]:
     """Find each row's roughly nearest others, and the rough squared distance of the last of them.
 
     Distances are symmetric: a block of rows is multiplied with itself and what comes after it only, and each product
-    is offered to both of its items. That is half of the full matrix product.
+    is offered to both of its items. That is half of the full matrix product. Of several processes each takes some of
+    the blocks.
     """
     n_items = len(search.features)
     idx, rough = _tables(n_items, n_candidates)
@@ -192,14 +144,36 @@ def _candidates_by_pairs(search: _Search, n_candidates: int) -> tuple[I64, F64]:
     n_block = search.n_block(n_items)
     buffer = torch.empty(n_block * n_items, dtype=torch.float32)
     shapes = [(start, min(n_block, n_items - start), n_items - start) for start in range(0, n_items, n_block)]
+    if is_shared:
+        shapes = shapes[distributed.rank() :: distributed.world_size()]
     n_pairs = sum(n_rows * n_cols for _, n_rows, n_cols in shapes)
     for start, n_rows, n_cols in track(shapes, "nearest neighbours", n_pairs, lambda shape: shape[1] * shape[2]):
         product = buffer[: n_rows * n_cols].view(n_rows, n_cols)
         torch.mm(features_ND[start : start + n_rows], features_ND[start:].T, out=product)
         product.diagonal().fill_(-torch.inf)  # nobody is its own neighbour
-        _in_threads(scan_rows, 0, n_rows, start, product.numpy(), half_sq, idx, rough, worst)
-        _in_threads(scan_columns, n_rows, n_cols, start, product.numpy(), half_sq, idx, rough, worst)
+        in_threads(scan_rows, 0, n_rows, start, product.numpy(), half_sq, idx, rough, worst)
+        in_threads(scan_columns, n_rows, n_cols, start, product.numpy(), half_sq, idx, rough, worst)
+    if is_shared and distributed.world_size() > 1:
+        _put_together(idx, rough)
+        worst = rough[:, -1]
     return idx, 2 * (worst.astype(np.float64) + half_sq)
+
+
+def _put_together(idx: I64, rough: F32) -> None:
+    """Keep of each row the best candidates of all processes, in place."""
+    n_candidates, n_processes = idx.shape[1], distributed.world_size()
+    for start in range(0, len(idx), _N_TOGETHER):
+        block = slice(start, start + _N_TOGETHER)
+        found_idx, found_rough = (_side_by_side(rows[block], n_processes) for rows in (idx, rough))
+        order = np.lexsort((found_idx, found_rough), axis=1)[:, :n_candidates]
+        idx[block] = np.take_along_axis(found_idx, order, axis=1)
+        rough[block] = np.take_along_axis(found_rough, order, axis=1)
+
+
+def _side_by_side(rows: npt.NDArray[Any], n_processes: int) -> npt.NDArray[Any]:
+    """Return the columns of all processes beside each other."""
+    of_all = distributed.gather_rows(torch.from_numpy(rows)).numpy().reshape(n_processes, *rows.shape)
+    return np.concatenate(list(of_all), axis=1)
 
 
 def _candidates_by_rows(search: _Search, n_candidates: int) -> tuple[I64, F64]:
@@ -218,7 +192,7 @@ def _search_again(search: _Search, open_rows: I64, slack: F64, idx: I64, sq_dist
         margin = slack[block] - _squares(search.rows[block])
         rough, rows = rough_BN.cpu().numpy(), search.rows[block]
         found_idx, found_dist = idx[block], sq_dist[block]
-        _in_threads(rescan, 0, len(block), rows, search.features, rough, margin, found_idx, found_dist)
+        in_threads(rescan, 0, len(block), rows, search.features, rough, margin, found_idx, found_dist)
         idx[block], sq_dist[block] = found_idx, found_dist
 
 
@@ -239,7 +213,7 @@ def _rough_rows(search: _Search, chosen: I64, what: str) -> Iterator[tuple[I64, 
         yield block, rough_BN
 
 
-def _in_threads(kernel: Callable[..., None], begin: int, end: int, *arguments: Any) -> None:
+def in_threads(kernel: Callable[..., None], begin: int, end: int, *arguments: Any) -> None:
     """Run a kernel on begin..end in as many parts as torch has threads; the parts share nothing they write."""
     cuts = np.linspace(begin, end, torch.get_num_threads() + 1).astype(int).tolist()
     with ThreadPoolExecutor(len(cuts) - 1) as pool:

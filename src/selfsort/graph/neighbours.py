@@ -21,6 +21,8 @@ class Neighbours:
     """(N, K) squared Euclidean distances, ascending along a row."""
     n_asked: int = 0
     """How many neighbours the caller wanted; more than K if the data set is too small for that."""
+    recall: float | None = None
+    """Share of the true neighbours that an approximate search has found, as a sample says; None: it was exact."""
 
     def __post_init__(self) -> None:
         if self.idx.ndim != 2 or self.idx.shape != self.sq_dist.shape:
@@ -33,6 +35,11 @@ class Neighbours:
 
     def __len__(self) -> int:
         return len(self.idx)
+
+    @property
+    def event(self) -> dict[str, float]:
+        """What a run says of its search: nothing of an exact one."""
+        return {} if self.recall is None else {"neighbour_recall": round(self.recall, 4)}
 
     @property
     def n_neighbours(self) -> int:

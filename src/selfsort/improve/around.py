@@ -1,6 +1,6 @@
-"""Several starts and regrouping around any method whose network labels the images while it trains. Ours.
+"""A warm start, several starts and regrouping around any method whose network labels the images in training. Ours.
 
-Neither is in any of the papers, so neither is in their configs. Both work on what a method saves anyway: a training
+None is in any of the papers, so none is in their configs. All work on what a method saves anyway: a training
 that goes on from a saved state is equal, to the bit, to one that was never interrupted, so a state may be compared with
 others, or changed, on the way.
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Literal
 
 import torch
 
@@ -18,6 +19,7 @@ from selfsort.errors import InvalidInput
 from selfsort.improve.multistart import train_most_stable
 from selfsort.improve.regroup import is_due, regroup_and_teach
 from selfsort.improve.stability import stability_of
+from selfsort.improve.warm_start import WarmStart, graph_clusters, n_passes
 from selfsort.learning.trainee import Trainee
 from selfsort.types import Improvable, Inputs, Method, Snapshot, Stage, State
 
@@ -30,23 +32,29 @@ class ImproveConfig(Settings):
     start_length: int = setting(30, "pools, large batches or epochs of each start, if there are several")
     regroup_every: int = setting(0, "pools, large batches or epochs between attempts to regroup clusters; 0: none")
 
+    warm_start: bool = setting(False, "teach the network the clusters of the images' neighbour graph first")
+    warm_passes: int | Literal["auto"] = setting(
+        "auto", "passes over the images in a warm start: 6, or as many as see 40,000 images"
+    )
+
     def __post_init__(self) -> None:
         super().__post_init__()
         for name in ("starts", "start_length"):
             self.require(name, getattr(self, name) >= 1, "be at least 1")
         self.require("regroup_every", self.regroup_every >= 0, "be at least 0")
+        self.require("warm_passes", self.warm_passes == "auto" or self.warm_passes >= 1, "be auto or at least 1")
 
     @property
     def is_on(self) -> bool:
         """Whether anything is done at all."""
-        return self.starts > 1 or self.regroup_every > 0
+        return self.starts > 1 or self.regroup_every > 0 or self.warm_start
 
 
 def check_improvable(kind: Method | Stage, improve: ImproveConfig) -> None:
     """Refuse to improve a method that does not let itself be improved; stages never do."""
     if improve.is_on and (isinstance(kind, Stage) or kind.improvable is None):
         raise InvalidInput(
-            f"improve.starts and improve.regroup_every do not go with {kind.name}. Expected a method whose network "
+            f"improve.starts, regroup_every and warm_start do not go with {kind.name}. Expected a method whose network "
             "itself labels the images all through its training, such as dac, gatcluster or secu. Leave them out."
         )
 
@@ -61,7 +69,7 @@ def train_improved(
     seed: int,
     resume: State | None = None,
 ) -> Iterator[Snapshot]:
-    """Train as the method does, with several starts and regrouping where that is asked for."""
+    """Train as the method does, with a warm start, several starts and regrouping where that is asked for."""
     check_improvable(method, improve)
     if not improve.is_on or method.improvable is None:
         return method.train(images, config, device=device, seed=seed, resume=resume)
@@ -71,7 +79,7 @@ def train_improved(
     return train_most_stable(
         training.begin,
         lambda seed, state: stability_of(training.open(seed, state), config.n_clusters),
-        lambda step: training.door.done(config, step) >= improve.start_length,
+        lambda step: training.door.done(config, step - training.n_passes) >= improve.start_length,
         n_starts=improve.starts,
         seed=seed,
         resume=resume,
@@ -89,11 +97,27 @@ class _Training:
     improve: ImproveConfig
     device: torch.device
 
-    def begin(self, seed: int, resume: State | None) -> Iterator[Snapshot]:
-        """Train from the start or from a state, regrouping on the way where that is asked for."""
-        return self._regrouped(seed, resume) if self.improve.regroup_every else self._plain(seed, resume)
+    @property
+    def n_passes(self) -> int:
+        """Snapshots before the method's own."""
+        return n_passes(len(self.images), self.improve.warm_passes) if self.improve.warm_start else 0
 
-    def open(self, seed: int, state: State) -> Trainee:
+    def begin(self, seed: int, resume: State | None) -> Iterator[Snapshot]:
+        """Train from the start or from a state, warm and regrouping on the way where that is asked for."""
+        train = partial(self._regrouped if self.improve.regroup_every else self._plain, seed)
+        if not self.improve.warm_start:
+            return train(resume)
+        images, n_clusters = self.images, self.config.n_clusters
+        warm = WarmStart(
+            labels=partial(graph_clusters, images, n_clusters, device=self.device, seed=seed),
+            open=partial(self.open, seed),
+            n_passes=self.n_passes,
+            n_after=self.door.total(self.config, len(images)),
+            seed=seed,
+        )
+        return warm.begin(train, resume)
+
+    def open(self, seed: int, state: State | None) -> Trainee:
         trainee: Trainee = self.door.open(self.images, self.config, device=self.device, seed=seed, state=state)
         return trainee
 

@@ -27,9 +27,8 @@ from selfsort.config import Config, setting
 from selfsort.graph.communities import find_n_communities
 from selfsort.graph.knn import nearest_neighbours
 from selfsort.graph.neighbours import Neighbours
+from selfsort.learning.encode import apply_in_blocks
 from selfsort.types import F32, I64, Assignment, Clustering, FinishedRun, Inputs, Model, Snapshot, Stage, State
-
-_BLOCK = 4096
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,8 +117,9 @@ class ConsensusModel:
 
     def __init__(self, models: Sequence[Model], state: State) -> None:
         self.models = tuple(models)
-        self.spreads = [state.arrays[f"spread {i}"].astype(np.float32) for i in range(len(self.models))]
-        if len({spread.shape[1] for spread in self.spreads}) != 1:
+        # One for each run: with a run missing, the others would be heard as if nothing were.
+        self.spreads = [state.arrays[f"spread {i}"].astype(np.float32) for i in range(len(state.arrays))]
+        if len(self.spreads) != len(self.models) or len({spread.shape[1] for spread in self.spreads}) != 1:
             raise ValueError("its runs do not fit together")
 
     def apply(self, images: Inputs, layer: str = "top") -> Assignment:
@@ -143,12 +143,11 @@ def train(
     features: F32 | None = None
     width = width_for(len(images), config.n_clusters) if config.n_neighbours == "auto" else config.n_neighbours
     for model in (run.model, *run.others):
-        parts = [model.apply(images.subset(slice(i, i + _BLOCK))) for i in range(0, len(images), _BLOCK)]
-        own = np.concatenate([part.features for part in parts])
-        votes.append(np.concatenate([part.labels for part in parts]))
-        sizes.append(parts[0].soft.shape[1])
-        near.append(nearest_neighbours(own, min(width, len(own) - 1), device=device))
-        features = own if features is None else features
+        said = apply_in_blocks(model, images)
+        votes.append(said.labels)
+        sizes.append(said.soft.shape[1])
+        near.append(nearest_neighbours(said.features, min(width, len(images) - 1), device=device))
+        features = said.features if features is None else features
     assert features is not None
     votes_RN = np.stack(votes)
     labels, warnings = find_consensus(votes_RN, near, features, config.n_clusters, seed=seed)

@@ -25,6 +25,7 @@ from selfsort.errors import invalid
 from selfsort.graph.hierarchy import Hierarchy
 from selfsort.graph.knn import nearest_neighbours
 from selfsort.improve.grow import grow
+from selfsort.learning.encode import apply_in_blocks
 from selfsort.nets.heads import VoteHead
 from selfsort.types import (
     F32,
@@ -204,8 +205,7 @@ def train(
     resume: State | None = None,
 ) -> Iterator[Snapshot]:
     """Let the run's model sort images, and cut the tree of what it found; the only snapshot."""
-    parts = [run.model.apply(images.subset(slice(i, i + _BLOCK))) for i in range(0, len(images), _BLOCK)]
-    given = Assignment(*(np.concatenate(tables) for tables in zip(*((p.features, p.soft) for p in parts), strict=True)))
+    given = apply_in_blocks(run.model, images, block=_BLOCK)
     tree = grow(given.features, given.labels, device)
     result = cut_clustering(given.labels, given.soft, given.features, tree, config.n_clusters, device)
     yield Snapshot(1, 1, result.labels, {}, State, result)

@@ -16,9 +16,8 @@ import torch
 from selfsort.classic.method import N_VOTERS, VoteModel, vote_state
 from selfsort.config import Config
 from selfsort.graph.knn import nearest_neighbours
+from selfsort.learning.encode import apply_in_blocks
 from selfsort.types import F32, I64, Assignment, Clustering, FinishedRun, Inputs, Model, Snapshot, Stage, State
-
-_BLOCK = 4096
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,11 +57,10 @@ def train(
     resume: State | None = None,
 ) -> Iterator[Snapshot]:
     """Let the run's own labels vote; what a person said and new pictures come from the folder (`runs.derive`)."""
-    parts = [run.model.apply(images.subset(slice(i, i + _BLOCK))) for i in range(0, len(images), _BLOCK)]
-    features, labels = (np.concatenate(some) for some in zip(*((p.features, p.labels) for p in parts), strict=True))
-    state = voters(features, labels, config.n_clusters)
-    soft = VoteModel(state, device).assign(features)
-    yield Snapshot(1, 1, labels, {}, State, Clustering(labels, soft, features, state))
+    given = apply_in_blocks(run.model, images)
+    state = voters(given.features, given.labels, config.n_clusters)
+    soft = VoteModel(state, device).assign(given.features)
+    yield Snapshot(1, 1, given.labels, {}, State, Clustering(given.labels, soft, given.features, state))
 
 
 def restore(run: FinishedRun, config: VoteConfig, state: State, *, device: torch.device) -> VotedModel:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -11,7 +12,7 @@ from selfsort import distributed
 from selfsort.errors import InvalidInput, invalid
 from selfsort.learning.batches import InputTensor
 from selfsort.progress import track
-from selfsort.types import F32, Inputs
+from selfsort.types import F32, Assignment, Inputs, Model
 
 
 def check_request(
@@ -50,3 +51,9 @@ def encode_several(
         )
     net.train(was_training)
     return found
+
+
+def apply_in_blocks(model: Model, images: Inputs, layer: str = "top", block: int = 4096) -> Assignment:
+    """Apply a model to any number of images with bounded memory."""
+    parts = [model.apply(images.subset(slice(i, i + block)), layer) for i in range(0, len(images), block)]
+    return Assignment(np.concatenate([part.features for part in parts]), np.concatenate([part.soft for part in parts]))

@@ -31,7 +31,7 @@ from torch import Tensor, nn
 from selfsort.classic.kmeans import kmeans
 from selfsort.config import Config, setting
 from selfsort.graph.affinity import unit_rows
-from selfsort.graph.knn import find_neighbours
+from selfsort.graph.approximate import find_neighbours
 from selfsort.learning.batches import FeatureTensor, shuffled_batches
 from selfsort.learning.checkpoint import Checkpoint, pack_module
 from selfsort.learning.encode import encode_several

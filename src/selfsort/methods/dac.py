@@ -104,6 +104,11 @@ def count_epochs(config: DACConfig) -> int:
     return min(config.epochs, math.ceil(meet))
 
 
+def count_snapshots(config: DACConfig, n_images: int) -> int:
+    """Return the snapshots of a training: of its start, and of every pool."""
+    return 1 + count_epochs(config) * max(1, n_images // config.pool_size)
+
+
 class Pairs(NamedTuple):
     """What the network is taught about a batch: which pairs are the same, and which of all to learn from."""
 
@@ -231,7 +236,7 @@ class _Run:
 
     def snapshot(self, phase: str, event: Mapping[str, Any], **rest: Any) -> Snapshot:
         self.step += 1
-        total = 1 + self.n_epochs * len(evenly(self.order, self.config.pool_size))
+        total = count_snapshots(self.config, len(self.order))
         return Snapshot(self.step, total, self.labels, {"phase": phase, **event}, self.state, **rest)
 
     def evaluate(self) -> F32:
@@ -310,10 +315,11 @@ class _Run:
         return replace(snapshot, labels=self.labels, history=_stage(activations) if snapshot.history else {})
 
 
-def open_trainee(images: Inputs, config: DACConfig, *, device: torch.device, seed: int, state: State) -> Trainee:
-    """Return the training as it was saved."""
+def open_trainee(images: Inputs, config: DACConfig, *, device: torch.device, seed: int, state: State | None) -> Trainee:
+    """Return the training as it was saved, or before its first step."""
     run = _Run(images, config, device, seed)
-    run.load(state)
+    if state is not None:
+        run.load(state)
     return run
 
 
@@ -322,10 +328,10 @@ def train(
 ) -> Iterator[Snapshot]:
     """Yield a snapshot for the start and each pool; the last pool of an epoch labels all images afresh."""
     run = _Run(images, config, device, seed)
-    if resume is None:
-        yield run.snapshot("start", {}, history=_stage(run.evaluate()))
-    else:
+    if resume is not None:
         run.load(resume)
+    if run.step == 0:
+        yield run.snapshot("start", {}, history=_stage(run.evaluate()))
     while run.epoch < run.n_epochs:
         thresholds = thresholds_at(run.epoch, config)
         if run.pool == 0:
@@ -444,7 +450,7 @@ METHOD = Method(
     restore,
     is_inductive=True,
     is_shareable=True,
-    improvable=Improvable(open_trainee, "pools", lambda config, step: max(0, step - 1)),
+    improvable=Improvable(open_trainee, "pools", lambda config, step: max(0, step - 1), count_snapshots),
     learns_on="features",
     needs_views=True,
     finetunes=True,

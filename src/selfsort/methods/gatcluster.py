@@ -395,7 +395,7 @@ class _Run:
             event["mean_delta"] = float(seen.parameters[:, 2].mean())
         return Snapshot(
             step=self.step,
-            total=-(-self.config.iterations // self.config.eval_every),
+            total=count_snapshots(self.config),
             labels=seen.soft.argmax(axis=1).astype(np.int64),
             event=event,
             state=self.state,
@@ -424,10 +424,18 @@ class _Run:
         return self.snapshot(snapshot.event)
 
 
-def open_trainee(images: Inputs, config: GATClusterConfig, *, device: torch.device, seed: int, state: State) -> Trainee:
-    """Return the training as it was saved."""
+def count_snapshots(config: GATClusterConfig) -> int:
+    """Return the snapshots of a training: one after every `eval_every` large batches."""
+    return -(-config.iterations // config.eval_every)
+
+
+def open_trainee(
+    images: Inputs, config: GATClusterConfig, *, device: torch.device, seed: int, state: State | None
+) -> Trainee:
+    """Return the training as it was saved, or before its first step."""
     run = _Run(images, config, device, seed)
-    run.load(state)
+    if state is not None:
+        run.load(state)
     return run
 
 
@@ -524,7 +532,10 @@ METHOD = Method(
     is_inductive=True,
     is_shareable=True,
     improvable=Improvable(
-        open_trainee, "large batches", lambda config, step: min(step * config.eval_every, config.iterations)
+        open_trainee,
+        "large batches",
+        lambda config, step: min(max(step, 0) * config.eval_every, config.iterations),
+        lambda config, n_images: count_snapshots(config),
     ),
     learns_on="maps",
     needs_views=True,

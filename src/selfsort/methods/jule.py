@@ -59,7 +59,8 @@ from selfsort.config import setting
 from selfsort.graph.absorb import LARGE_SHARE
 from selfsort.graph.affinity import digraph, global_scale, unit_rows
 from selfsort.graph.agglomerate import Agglomeration, agglomerate, nearest_neighbour_components
-from selfsort.graph.knn import find_neighbours, nearest_neighbours
+from selfsort.graph.approximate import EXACT_LIMIT, find_neighbours
+from selfsort.graph.knn import nearest_neighbours
 from selfsort.graph.neighbours import Neighbours
 from selfsort.learning.batches import shuffled_batches, tensor_of
 from selfsort.learning.checkpoint import Checkpoint, pack_module, saved_shape, unpack_module
@@ -135,7 +136,9 @@ class JULEConfig(GraphConfig):
         0.0, "augment the images of triplets; 1: up to 15 degrees, a tenth of the side, a fifth of zoom; 0: as they are"
     )
     embedding_dim: int = setting(0, "learn 2, 10, 30 free features and cluster by pixels only; 0 is off", "paper")
-    exact_search_limit: int = setting(0, "above this many images, search neighbours approximately; 0: never")
+    exact_search_limit: int = setting(
+        EXACT_LIMIT, "above this many images, search neighbours approximately (extra approx); 0: never"
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -271,7 +274,7 @@ class View:
 def view_of(features: F32, config: JULEConfig, device: torch.device) -> View:
     """Find each image's K_s nearest neighbours."""
     limit = config.exact_search_limit or None
-    return View(features, find_neighbours(features, config.K_s, device=device, exact_limit=limit))
+    return View(features, find_neighbours(features, config.K_s, device=device, exact_limit=limit, is_shared=True))
 
 
 def first_view(images: Inputs, config: JULEConfig, device: torch.device) -> View:
@@ -436,7 +439,7 @@ def train(
         eta = unfolding_rate(len(images), config)
         run.counts = np.array(plan_periods(int(run.labels.max()) + 1, config.n_clusters, eta), dtype=np.int64)
         notes = (*short_graph_note(view.neighbours), *notes)
-        yield run.snapshot("start", {}, warnings=notes, history=_stage(view, run.labels))
+        yield run.snapshot("start", view.neighbours.event, warnings=notes, history=_stage(view, run.labels))
     else:
         run.load(resume)
     while True:
@@ -457,7 +460,7 @@ def train(
         else:
             merged = merge(view, run.labels, n_left, config, absorb=config.absorb)
         run.labels, run.period, run.epoch = merged.labels, run.period + 1, 0
-        event = {"isolated": merged.n_isolated}
+        event = {"isolated": merged.n_isolated, **view.neighbours.event}
         if is_last:
             event["absorbed_sf"] = merged.n_absorbed
         if is_last and not is_merge_first:

@@ -371,10 +371,13 @@ class _Run:
         return replace(snapshot, labels=self.labels(), history=_stage(self, is_sparse="soft" not in snapshot.history))
 
 
-def open_trainee(images: Inputs, config: SeCuConfig, *, device: torch.device, seed: int, state: State) -> Trainee:
-    """Return the training as it was saved."""
+def open_trainee(
+    images: Inputs, config: SeCuConfig, *, device: torch.device, seed: int, state: State | None
+) -> Trainee:
+    """Return the training as it was saved, or before its first step."""
     run = _Run(images, config, device, seed)
-    run.load(state)
+    if state is not None:
+        run.load(state)
     return run
 
 
@@ -609,7 +612,9 @@ METHOD = Method(
     is_inductive=True,
     train_from=train_from,
     is_shareable=True,
-    improvable=Improvable(open_trainee, "epochs", lambda config, step: max(0, step - 1)),
+    improvable=Improvable(
+        open_trainee, "epochs", lambda config, step: max(0, step - 1), lambda config, n_images: config.epochs + 1
+    ),
     learns_on="features",
     needs_views=True,
     finetunes=True,

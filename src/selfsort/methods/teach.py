@@ -42,8 +42,8 @@ from selfsort.config import setting
 from selfsort.errors import InvalidInput
 from selfsort.graph.affinity import digraph
 from selfsort.graph.agglomerate import Agglomeration, agglomerate, nearest_neighbour_components
-from selfsort.graph.communities import find_n_communities, symmetric_affinities
-from selfsort.graph.knn import find_neighbours
+from selfsort.graph.approximate import EXACT_LIMIT, find_neighbours
+from selfsort.graph.communities import community_width, find_n_communities, symmetric_affinities
 from selfsort.graph.neighbours import Neighbours
 from selfsort.learning.batches import PixelTensor, shuffled_batches
 from selfsort.learning.checkpoint import Checkpoint, pack_module, saved_shape, unpack_module
@@ -76,8 +76,6 @@ _LARGE_SIDE = 32
 
 _EPOCHS, _LEAST_STEPS = 18, 600
 
-_CLUSTER_PER_WIDTH, _NARROWEST, _WIDEST = 14, 4, 14
-
 
 @dataclass(frozen=True, kw_only=True)
 class TeachConfig(HeadConfig, GraphConfig):
@@ -107,7 +105,7 @@ class TeachConfig(HeadConfig, GraphConfig):
     own_from: float = setting(1 / 3, "share of a round after which labels are the network's own")
     memory: float = setting(0.7, "share of the moving average of answers that an epoch keeps")
     exact_search_limit: int = setting(
-        0, "above this many images, search neighbours approximately (needs the approx extra); 0: never"
+        EXACT_LIMIT, "above this many images, search neighbours approximately (extra approx); 0: never"
     )
 
     def __post_init__(self) -> None:
@@ -144,15 +142,9 @@ def plan_rounds(n_images: int, config: TeachConfig, *, has_labels: bool = False)
     return tuple(min(round(k * config.finer**share), max(n_images // 2, k)) for share in shares)
 
 
-def graph_width(n_images: int, n_clusters: int, config: TeachConfig) -> int:
-    """Return how many neighbours an image has in the graph: few enough that they are of its own cluster.
-
-    >>> [graph_width(n, k, TeachConfig(n_clusters=k)) for n, k in ((575, 20), (1440, 20), (1797, 10), (9298, 10))]
-    [4, 5, 13, 14]
-    """
-    if config.K_s != "auto":
-        return config.K_s
-    return min(max(round(n_images / (_CLUSTER_PER_WIDTH * n_clusters)), _NARROWEST), _WIDEST)
+def graph_width(n_images: int, config: TeachConfig) -> int:
+    """Return how many neighbours an image has in the graph."""
+    return community_width(n_images, config.n_clusters) if config.K_s == "auto" else config.K_s
 
 
 def n_epochs(n_images: int, config: TeachConfig) -> int:
@@ -202,7 +194,7 @@ def group(features: F32, neighbours: Neighbours, n_clusters: int, config: TeachC
 
 def search(images: Images, features: F32, config: TeachConfig, device: torch.device) -> Neighbours:
     """Find the neighbours of the images by their pixels."""
-    width = graph_width(len(images), config.n_clusters, config)
+    width = graph_width(len(images), config)
     if wants_augmented(config):
         return search_augmented(images, features, replace(config, K_s=width), device=device)
     return find_neighbours(features, width, device=device, exact_limit=config.exact_search_limit or None)
@@ -395,13 +387,15 @@ def _train(
     run = _Run(images, config, plan_rounds(len(images), config, has_labels=is_after), device, seed)
     if resume is None:
         notes: tuple[str, ...] = ()
+        event: dict[str, float] = {}
         if labels is None:
             features = pixel_features(images)
             neighbours = search(images, features, config, device)
             found = group(features, neighbours, run.counts[0], config, seed)
             labels, notes = found.labels, (*short_graph_note(neighbours), *found.warnings)
+            event = neighbours.event
         run.begin(labels)
-        yield run.snapshot("labels of the run" if is_after else "graph clusters", {}, warnings=notes)
+        yield run.snapshot("labels of the run" if is_after else "graph clusters", event, warnings=notes)
     else:
         run.load(resume)
     while True:
@@ -415,12 +409,12 @@ def _train(
                 return
             yield run.snapshot("train", event)
         features = judge(run.net, images, device).features
-        width, limit = graph_width(len(images), config.n_clusters, config), config.exact_search_limit or None
+        width, limit = graph_width(len(images), config), config.exact_search_limit or None
         neighbours = find_neighbours(features, width, device=device, exact_limit=limit)
         run.round += 1
         found = group(features, neighbours, run.counts[run.round], config, seed)
         run.begin(found.labels)
-        yield run.snapshot("graph clusters", {}, warnings=found.warnings)
+        yield run.snapshot("graph clusters", neighbours.event, warnings=found.warnings)
 
 
 def _result(run: _Run) -> Clustering:

@@ -58,15 +58,31 @@ class Found:
     note: str = ""
 
 
-def find_number(asked: Clusters, images: Inputs, *, seed: int, device: torch.device) -> Found:
-    """Settle the number of clusters on the features a run starts from."""
+def find_number(
+    asked: Clusters, images: Inputs, *, seed: int, device: torch.device, unstacked: Inputs | None = None
+) -> Found:
+    """Settle the number of clusters on the features a run starts from.
+
+    Args:
+        asked: as the user says.
+        images: what the method will see.
+        seed: decides every random choice.
+        device: where neighbours are searched.
+        unstacked: of images that stand for stacks of duplicates: all of them. To count a picture once takes away
+            clusters that are one picture again and again, and can add none; but fewer images have a thinner graph, in
+            which clusters fall apart. So there are no more clusters than all images show.
+    """
     if isinstance(asked, int):
         return Found(asked, {"asked": str(asked)})
     n = len(images)
     if asked.low > n or (asked.high or 0) > n:
         raise invalid("--clusters", f"be at most the number of images ({n})", str(asked), "Lower it, or add images.")
+    high = asked.high
+    if unstacked is not None and len(unstacked) > n:
+        of_all = choose_k(rows_of(unstacked), low=asked.low, high=high, seed=seed, device=device)
+        high = high if of_all.is_structureless else min(of_all.k, n)
     rows, views = rows_of(images), _views_of(images)
-    choice = choose_k(rows, low=asked.low, high=asked.high, seed=seed, device=device, views=views)
+    choice = choose_k(rows, low=asked.low, high=high, seed=seed, device=device, views=views)
     return Found(choice.k, {"asked": str(asked), **_told(choice)}, choice.sentence)
 
 

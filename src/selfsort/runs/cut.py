@@ -11,36 +11,30 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import count
 from pathlib import Path
 
 import numpy as np
 import torch
 
-from selfsort import __version__
-from selfsort.errors import InvalidInput, invalid
+from selfsort.errors import InvalidInput
 from selfsort.graph.hierarchy import Hierarchy
 from selfsort.improve.cut import STAGE, check_number, cut_clustering
-from selfsort.improve.stages import STAGES
 from selfsort.metrics.external import scores
-from selfsort.registry import OURS
+from selfsort.runs.beside import describe, embed_whole, put_beside, write_edits
 from selfsort.runs.carry import Carried, carry_over
 from selfsort.runs.encoder import ENCODER_FILE, FEATURES_FROM
-from selfsort.runs.export.folders import put, scratch_in
-from selfsort.runs.folder import FORMAT, RunFolder
-from selfsort.runs.journal import Journal, read_entries
-from selfsort.runs.loop import versions
+from selfsort.runs.export.folders import scratch_in
+from selfsort.runs.folder import RunFolder
+from selfsort.runs.journal import read_entries
 from selfsort.runs.model import STARTED_FROM, embed
 from selfsort.runs.soft import read_soft, write_soft
+from selfsort.runs.stacks import STACKS
 from selfsort.runs.tree import features_of, save_tree, tree_of
-from selfsort.types import F32, I64, Json
+from selfsort.types import F32, I64
 
 _LABELS = f"{STARTED_FROM}/labels.npy"
-_COPIED = ("ingest.json", "truth.npy", "truth.json", "thumbnails.npz", ENCODER_FILE)
-_OF_TRAINING = ("format", "settings", "improve", "recipe", "clusters", "method_from", "outliers")
-"""What config.json says of the training and not of the images."""
+_COPIED = ("ingest.json", "truth.npy", "truth.json", "thumbnails.npz", STACKS, ENCODER_FILE)
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +66,10 @@ def cut_run(folder: RunFolder, n_clusters: int, out: Path | None = None) -> CutR
     edits = [entry.edit for entry in read_entries(folder.path) if not entry.is_undone]
     carried = carry_over(edits, table.labels, result.labels)
     with scratch_in((out or folder.path.resolve()).parent) as scratch:
-        made = RunFolder.create(scratch / "made", _config(folder, base, n_clusters))
+        made = RunFolder.create(
+            scratch / "made",
+            {**describe(folder, base.folder, STAGE.name, n_clusters), "clusters": {"asked": str(n_clusters)}},
+        )
         _fill(made, folder, base)
         save_tree(made, Hierarchy(tree.tree, tree.rows, np.arange(n_clusters)))
         truth = folder.truth()
@@ -83,9 +80,8 @@ def cut_run(folder: RunFolder, n_clusters: int, out: Path | None = None) -> CutR
         made.append_event({"step": 1, "total": 1, "elapsed": seconds, "clusters": n_clusters, **(metrics or {})})
         made.append_event({"kind": "end", "seconds": seconds, "clusters_found": n_clusters, "warnings": []})
         made.save_result(result, table.names)
-        if carried.edits:
-            _write_edits(made.path, carried)
-        place = _put(made.path, out, folder, n_clusters)
+        write_edits(made.path, carried.edits)
+        place = put_beside(made.path, out, folder, f"k{n_clusters}")
     return CutRun(RunFolder.open(place), carried, metrics)
 
 
@@ -119,22 +115,6 @@ class Base:
         return found
 
 
-def _config(folder: RunFolder, base: Base, n_clusters: int) -> Json:
-    kept = {key: value for key, value in folder.config.items() if key not in _OF_TRAINING}
-    return {
-        **kept,
-        "selfsort": __version__,
-        "method": STAGE.name,
-        "method_from": OURS.to_json(),
-        "settings": {"n_clusters": n_clusters},
-        "recipe": {"name": "default", "reason": "a cut has no settings", "source": "ours"},
-        "clusters": {"asked": str(n_clusters)},
-        "versions": versions(),
-        STARTED_FROM: str(folder.path),
-        "refines": base.folder.field("method", str),
-    }
-
-
 def _fill(made: RunFolder, folder: RunFolder, base: Base) -> None:
     """Take over what is the same for every cut, and the model that it stands on."""
     for name in _COPIED:
@@ -142,46 +122,6 @@ def _fill(made: RunFolder, folder: RunFolder, base: Base) -> None:
             shutil.copyfile(folder.path / name, made.path / name)
     if (folder.path / FEATURES_FROM).is_dir():
         embed(made, RunFolder.open(folder.path / FEATURES_FROM), FEATURES_FROM)
-    _embed(made, base.folder, STARTED_FROM)
+    embed_whole(made, base.folder)
     made.write_array(_LABELS, base.labels)
     write_soft(made, np.asarray(base.soft), f"{STARTED_FROM}/")
-
-
-def _embed(made: RunFolder, source: RunFolder, name: str) -> None:
-    """Copy a model, and for a stage also the one that it went on from. The encoder before it is the cut's own."""
-    is_stage = source.field("method", str) in STAGES
-    # A method's model is whole, also one that was trained further.
-    left_out = ("format", FEATURES_FROM) if is_stage else ("format", FEATURES_FROM, STARTED_FROM)
-    described = {key: value for key, value in source.config.items() if key not in left_out}
-    made.write_state(f"{name}/model.safetensors", source.read_state("model.safetensors"))
-    if is_stage:
-        _embed(made, RunFolder.open(source.path / STARTED_FROM), f"{name}/{STARTED_FROM}")
-    made.write_json(f"{name}/config.json", {"format": FORMAT, **described})
-
-
-def _write_edits(run: Path, carried: Carried) -> None:
-    journal = Journal.open(run)
-    try:
-        for edit in carried.edits:
-            journal.add(edit)
-    finally:
-        journal.close()
-
-
-def _put(made: Path, out: Path | None, folder: RunFolder, n_clusters: int) -> Path:
-    if out is None:
-        place = put(made, _names_beside(folder.path.resolve(), n_clusters))
-    else:
-        if out.is_dir():  # it is empty, or what a killed start left; a folder is put in the place of an empty one only
-            RunFolder.refuse_occupied(out)
-            shutil.rmtree(out)
-        place = put(made, [out])
-    if place is None:
-        raise invalid("--out", "be new", str(out), "Choose another --out.")
-    return place
-
-
-def _names_beside(run: Path, n_clusters: int) -> Iterator[Path]:
-    yield run.with_name(f"{run.name}-k{n_clusters}")
-    for number in count(2):
-        yield run.with_name(f"{run.name}-k{n_clusters}-{number}")

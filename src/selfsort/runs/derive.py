@@ -10,39 +10,23 @@ import shutil
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import count
 from pathlib import Path
 
 import numpy as np
 
-from selfsort import __version__
-from selfsort.errors import InvalidInput, invalid
+from selfsort.errors import InvalidInput
 from selfsort.improve.grow import grow
-from selfsort.improve.stages import STAGES
 from selfsort.improve.vote import voters
-from selfsort.registry import OURS
+from selfsort.runs.beside import describe, embed_whole, put_beside, write_edits
 from selfsort.runs.edits import Edit, Mark, Rename
 from selfsort.runs.encoder import ENCODER_FILE, FEATURES_FROM
-from selfsort.runs.export.folders import put, scratch_in
-from selfsort.runs.folder import RunFolder, Thumbnails, format_of
-from selfsort.runs.journal import Journal
+from selfsort.runs.export.folders import scratch_in
+from selfsort.runs.folder import RunFolder, Thumbnails
 from selfsort.runs.labels import RunLabels
-from selfsort.runs.loop import versions
 from selfsort.runs.model import STARTED_FROM, embed
 from selfsort.runs.outliers import numbered
 from selfsort.runs.tree import save_tree
 from selfsort.types import F32, I64, Clustering, Json
-
-_OF_TRAINING = (
-    "format",
-    "settings",
-    "improve",
-    "recipe",
-    "clusters",
-    "method_from",
-    "stack_duplicates",
-    "method_choice",
-)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -85,7 +69,7 @@ def derive(folder: RunFolder, made: Derived, out: Path | None) -> RunFolder:
             run.save_thumbnails(made.thumbnails)
         if (folder.path / FEATURES_FROM).is_dir():
             embed(run, RunFolder.open(folder.path / FEATURES_FROM), FEATURES_FROM)
-        _embed(run, base_of(folder))
+        embed_whole(run, base_of(folder))
         seen = numbered(made.labels, n_clusters)[0] if is_outlier.any() else made.labels
         save_tree(run, grow(made.features, seen))
         seconds = round(time.monotonic() - started, 3)
@@ -94,8 +78,8 @@ def derive(folder: RunFolder, made: Derived, out: Path | None) -> RunFolder:
         state = voters(made.features, made.labels, n_clusters)
         result = Clustering(np.maximum(made.labels, 0), soft, made.features, state)
         run.save_result(result, made.names, made.confidence, is_outlier if is_outlier.any() else None)
-        _write_edits(run.path, made.edits)
-        return RunFolder.open(_put(run.path, out, folder, made.stage))
+        write_edits(run.path, made.edits)
+        return RunFolder.open(put_beside(run.path, out, folder, made.stage))
 
 
 def names_and_marks(current: RunLabels) -> list[Edit]:
@@ -113,60 +97,7 @@ def base_of(folder: RunFolder) -> RunFolder:
 
 
 def _config(folder: RunFolder, made: Derived, n_clusters: int, *, has_outliers: bool) -> Json:
-    kept = {key: value for key, value in folder.config.items() if key not in (*_OF_TRAINING, "outliers")}
-    return {
-        **kept,
-        "selfsort": __version__,
-        "method": made.stage,
-        "method_from": OURS.to_json(),
-        "settings": {"n_clusters": n_clusters},
-        "recipe": {"name": "default", "reason": f"{made.stage} has no settings", "source": "ours"},
-        "n_images": len(made.labels),
-        "versions": versions(),
-        **({"outliers": True} if has_outliers else {}),
-        STARTED_FROM: str(folder.path.resolve()),
-        "refines": base_of(folder).field("method", str),
-        **made.config,
-    }
-
-
-def _embed(run: RunFolder, source: RunFolder) -> None:
-    """Copy the model that gives the features, and of a stage also the one that it went on from."""
-    name = STARTED_FROM
-    while True:
-        is_stage = source.field("method", str) in STAGES
-        left_out = (
-            ("format", "outliers", FEATURES_FROM) if is_stage else ("format", "outliers", FEATURES_FROM, STARTED_FROM)
-        )
-        described = {key: value for key, value in source.config.items() if key not in left_out}
-        run.write_state(f"{name}/model.safetensors", source.read_state("model.safetensors"))
-        run.write_json(f"{name}/config.json", {"format": format_of(described), **described})
-        if not is_stage:
-            return
-        source, name = RunFolder.open(source.path / STARTED_FROM), f"{name}/{STARTED_FROM}"
-
-
-def _write_edits(run: Path, edits: Sequence[Edit]) -> None:
-    if not edits:
-        return
-    journal = Journal.open(run)
-    try:
-        for edit in edits:
-            journal.add(edit)
-    finally:
-        journal.close()
-
-
-def _put(made: Path, out: Path | None, folder: RunFolder, stage: str) -> Path:
-    if out is not None:
-        RunFolder.refuse_occupied(out)
-        if out.is_dir():
-            shutil.rmtree(out)
-        place = put(made, [out])
-    else:
-        run = folder.path.resolve()
-        beside = (run.with_name(f"{run.name}-{stage}{'' if number == 1 else f'-{number}'}") for number in count(1))
-        place = put(made, beside)
-    if place is None:
-        raise invalid("--out", "be new", str(out), "Choose another --out.")
-    return place
+    described = describe(folder, base_of(folder), made.stage, n_clusters)
+    described.pop("stack_duplicates", None)  # its images are others than those that were stacked
+    described |= {"n_images": len(made.labels)} | ({"outliers": True} if has_outliers else {})
+    return {**described, **made.config}

@@ -25,6 +25,7 @@ from selfsort.encoders.pictures import Pictures
 from selfsort.encoders.registry import ENCODERS, best_installed, open_named
 from selfsort.encoders.table import SUFFIXES, VectorTable, open_table
 from selfsort.errors import InvalidInput, MissingData, invalid
+from selfsort.learning.encode import apply_in_blocks
 from selfsort.runs.folder import RunFolder
 from selfsort.text import shorten
 from selfsort.types import F32, Assignment, Images, Json, Model, NetworkModel, State
@@ -108,10 +109,7 @@ def apply_in_chunks(
     inputs: Any = images
     if isinstance(model, EncodedModel):
         inputs, model = model.encoder.encode(Pictures(images, names, None)), model.inner
-    parts = [model.apply(inputs.subset(slice(i, i + chunk)), layer) for i in range(0, len(images), chunk)]
-    features: F32 = np.concatenate([part.features for part in parts])
-    soft: F32 = np.concatenate([part.soft for part in parts])
-    return Assignment(features, soft)
+    return apply_in_blocks(model, inputs, layer, chunk)
 
 
 @dataclass(frozen=True, eq=False)

@@ -245,7 +245,7 @@ def launch(request: Request) -> Launched:
         notes = (*notes, _told_of(stacks, len(dataset.images)))
     seen: Inputs = encoded or dataset.images
     distinct = seen if stands_for is None else seen.subset(np.unique(stands_for))
-    number = find_number(request.clusters, distinct, seed=request.seed, device=device)
+    number = find_number(request.clusters, distinct, seed=request.seed, device=device, unstacked=seen)
     told |= {"clusters": number.told}
     notes = (*notes, number.note) if number.note else notes
     settled = settle_for(max(number.n_clusters, 2))

@@ -40,9 +40,12 @@ class Voters:
         for start in range(0, len(features), _BLOCK):
             alike = _unit(features[start : start + _BLOCK]) @ known.T
             nearest = np.argsort(-alike, axis=1, kind="stable")[:, :n_near]
-            for row, near in enumerate(self.clusters[nearest], start=start):
-                votes = (near[:, None] == near[None, :]).sum(axis=1)
-                clusters[row], shares[row] = near[votes.argmax()], votes.max() / n_near
+            near = self.clusters[nearest]
+            votes = (near[:, :, None] == near[:, None, :]).sum(axis=2)
+            first = votes.argmax(axis=1)[:, None]
+            block = slice(start, start + len(near))
+            clusters[block] = np.take_along_axis(near, first, axis=1)[:, 0]
+            shares[block] = np.take_along_axis(votes, first, axis=1)[:, 0] / n_near
         return clusters, shares
 
 
