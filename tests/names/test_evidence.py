@@ -63,3 +63,11 @@ class TestChoice:
         for one in suggest(LABELS, {"folder": said}).values():
             assert one.name.isprintable()
             assert 0 < len(one.name) <= 70
+
+    def test_places_are_numbered_and_their_degrees_stand_beside(self) -> None:
+        said = [("47-48°N 8-9°E",)] * 30 + [("51-52°N 0-1°W",)] * 30
+        found = suggest(LABELS, {"place": said})
+        assert [(one.name, one.about) for one in found.values()] == [
+            ("place 1", "47-48°N 8-9°E"),
+            ("place 2", "51-52°N 0-1°W"),
+        ]

@@ -27,6 +27,7 @@ DAMAGED = (
     '{"0": {"name": "a", "source": "guess", "share": 1}}',
     '{"0": {"name": "a", "source": "look", "share": 7}}',
     '{"0": {"name": "a", "source": "look"}}',
+    '{"0": {"name": "a", "source": "place", "share": 1, "about": 3}}',
 )
 
 
@@ -62,6 +63,41 @@ def run(selfsort: Command, tmp_path: Path) -> RunFolder:
 
 def told(folder: RunFolder) -> dict[str, str]:
     return {one.name: one.source for one in (load_suggestions(folder) or {}).values()}
+
+
+class TestDerived:
+    """A run that was made from another one has names of its own."""
+
+    def test_a_cut(self, run: RunFolder, selfsort: Command) -> None:
+        assert selfsort("cut", run.path, "--clusters", 2, "--out", "two").code == 0
+        names = told(RunFolder.open("two"))
+        assert names
+        assert len(names) < 3
+
+    def test_an_update(self, run: RunFolder, selfsort: Command, tmp_path: Path) -> None:
+        write_pictures(tmp_path / "more", "more {number}-{colour}.jpg")
+        assert selfsort("update", run.path, "more", "--out", "larger").code == 0
+        assert set(told(RunFolder.open("larger"))) == {"12 July 2023", "2023-08", "blue"}
+
+
+def test_places(selfsort: Command, tmp_path: Path) -> None:
+    for colour, mean in COLOURS.items():
+        for number in range(12):
+            exif = Image.Exif()
+            if colour != "red":
+                gps = exif.get_ifd(0x8825)
+                gps[1], gps[2] = "N", (47.0 if colour == "green" else 60.0, 0.5 * number, 0.0)
+                gps[3], gps[4] = "E", (8.0, 30.0, 0.0)
+            pixels = np.array(mean) + np.random.default_rng(number).normal(0, 12, (16, 16, 3))
+            path = tmp_path / "pictures" / f"{colour}{number}.jpg"
+            path.parent.mkdir(exist_ok=True)
+            Image.fromarray(pixels.clip(0, 255).astype(np.uint8)).save(path, quality=95, exif=exif)
+    found = fit(selfsort, tmp_path / "pictures")
+    assert {one.about for one in suggestions_of(found).values() if one.source == "place"} == {
+        "47-48°N 8-9°E",
+        "60-61°N 8-9°E",
+    }
+    assert "(place, 47-48°N 8-9°E, 100.0 % of it)" in selfsort("names", "run").out
 
 
 class TestFit:

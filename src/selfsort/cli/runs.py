@@ -195,7 +195,7 @@ def score(
 
 
 def names(run: RunArgument, json_: JsonOption = False) -> None:
-    """Print the names suggested for clusters, from folders, dates, sizes of screens and colours.
+    """Print the names suggested for clusters: what the encoder sees, folders, dates, places, screens, colours.
 
     They are titles and names of folders wherever nobody has given a better one in selfsort explore. A cluster without
     anything that most of its pictures share, and few others, has none.
@@ -209,9 +209,10 @@ def names(run: RunArgument, json_: JsonOption = False) -> None:
         print_json({"run": str(run), "names": {str(cluster): asdict(one) for cluster, one in found.items()}})
         return
     for cluster, one in found.items():
-        say(f"cluster {cluster}: {one.name} ({one.source}, {percent(one.share)} of it)")
+        about = f", {one.about}" if one.about else ""
+        say(f"cluster {cluster}: {one.name} ({one.source}{about}, {percent(one.share)} of it)")
     if not found:
-        say("No name is suggested: no cluster has a folder, a date, a screen size or a colour that others have not.")
+        say("No name is suggested: no cluster has anything that most of its pictures share and others have not.")
 
 
 def report(

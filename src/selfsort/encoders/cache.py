@@ -194,6 +194,12 @@ def computed_rows(
     return _filled(_allocated(wanted), compute, _blocks(0, wanted.n, block, what))
 
 
+def kept_rows(wanted: Wanted, folder: Path) -> Rows | None:
+    """Return the array if it is kept and whole; nothing is computed for it."""
+    whole = _whole_file(folder, wanted)
+    return None if whole is None else _mapped(whole, wanted, wanted.n)
+
+
 def _blocks(done: int, n: int, block: int, what: str) -> Iterator[tuple[int, int]]:
     blocks = [(first, min(first + block, n)) for first in range(done, n, block)]
     return track(blocks, what, n - done, weigh=lambda span: span[1] - span[0])

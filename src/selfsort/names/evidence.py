@@ -10,7 +10,7 @@ from typing import Literal, get_args
 from selfsort.text import one_line
 from selfsort.types import I64
 
-Source = Literal["folder", "date", "screen", "look"]
+Source = Literal["folder", "seen", "date", "place", "screen", "look"]
 SOURCES: tuple[Source, ...] = get_args(Source)
 
 SHARE = 2 / 3
@@ -31,6 +31,8 @@ class Suggestion:
     source: Source
     share: float
     """Of the pictures of the cluster that were looked at: how many have it."""
+    about: str = ""
+    """What it stands for, where the name does not say it: the coordinates of a place."""
 
 
 Words = Sequence[Sequence[str]]
@@ -83,12 +85,13 @@ def _told_apart(found: Mapping[int, Suggestion], sizes: Mapping[int, int]) -> di
     told: dict[int, Suggestion] = {}
     taken: set[str] = set()
     for cluster, one in sorted(found.items(), key=lambda item: (-sizes[item[0]], item[0])):
-        plain = one_line(one.name.rsplit("/", 1)[-1], _LONGEST)
+        is_place = one.source == "place"
+        plain = "place" if is_place else one_line(one.name.rsplit("/", 1)[-1], _LONGEST)
         if not plain:
             continue
-        name, number = plain, 2
+        name, number = (f"{plain} 1" if is_place else plain), 2
         while name.casefold() in taken:
             name, number = f"{plain} {number}", number + 1
         taken.add(name.casefold())
-        told[cluster] = Suggestion(name, one.source, one.share)
+        told[cluster] = Suggestion(name, one.source, one.share, one.name if is_place else "")
     return dict(sorted(told.items()))

@@ -1,4 +1,4 @@
-"""What can be said of one picture without knowing what it shows: its folder, its day, its size, its colours."""
+"""What can be said of one picture without knowing what it shows: its folder, day, place, size and colours."""
 
 from __future__ import annotations
 
@@ -67,6 +67,22 @@ _MONTHS = (
     *("January", "February", "March", "April", "May", "June", "July"),
     *("August", "September", "October", "November", "December"),
 )
+
+
+def place_words(place: tuple[float, float] | None) -> tuple[str, ...]:
+    """Return the square degree that a picture was taken in; what it is called no file says.
+
+    >>> place_words((47.4, 8.5)), place_words((-0.2, -78.5)), place_words(None)
+    (('47-48°N 8-9°E',), ('0-1°S 78-79°W',), ())
+    """
+    if place is None or place == (0.0, 0.0):  # what a telephone writes that knows none
+        return ()
+    return (f"{_degrees(place[0], 'NS')} {_degrees(place[1], 'EW')}",)
+
+
+def _degrees(value: float, signs: str) -> str:
+    whole = int(abs(value))
+    return f"{whole}-{whole + 1}°{signs[value < 0]}"
 
 
 def screen_words(size: tuple[int, int] | None) -> tuple[str, ...]:

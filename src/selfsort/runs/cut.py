@@ -30,6 +30,7 @@ from selfsort.runs.journal import read_entries
 from selfsort.runs.model import STARTED_FROM, embed
 from selfsort.runs.soft import read_soft, write_soft
 from selfsort.runs.stacks import STACKS
+from selfsort.runs.suggested import suggest_names
 from selfsort.runs.tree import features_of, save_tree, tree_of
 from selfsort.types import F32, I64
 
@@ -79,6 +80,8 @@ def cut_run(folder: RunFolder, n_clusters: int, out: Path | None = None) -> CutR
         seconds = round(time.monotonic() - started, 3)
         made.append_event({"step": 1, "total": 1, "elapsed": seconds, "clusters": n_clusters, **(metrics or {})})
         made.append_event({"kind": "end", "seconds": seconds, "clusters_found": n_clusters, "warnings": []})
+        if (thumbnails := folder.thumbnails()) is not None:
+            suggest_names(made, table.names, result.labels, thumbnails)
         made.save_result(result, table.names)
         write_edits(made.path, carried.edits)
         place = put_beside(made.path, out, folder, f"k{n_clusters}")

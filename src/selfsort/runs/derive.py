@@ -25,6 +25,7 @@ from selfsort.runs.folder import RunFolder, Thumbnails
 from selfsort.runs.labels import RunLabels
 from selfsort.runs.model import STARTED_FROM, embed
 from selfsort.runs.outliers import numbered
+from selfsort.runs.suggested import suggest_names
 from selfsort.runs.tree import save_tree
 from selfsort.types import F32, I64, Clustering, Json
 
@@ -77,6 +78,8 @@ def derive(folder: RunFolder, made: Derived, out: Path | None) -> RunFolder:
         run.append_event({"kind": "end", "seconds": seconds, "clusters_found": len(np.unique(seen)), "warnings": []})
         state = voters(made.features, made.labels, n_clusters)
         result = Clustering(np.maximum(made.labels, 0), soft, made.features, state)
+        if made.thumbnails is not None:
+            suggest_names(run, made.names, made.labels, made.thumbnails)
         run.save_result(result, made.names, made.confidence, is_outlier if is_outlier.any() else None)
         write_edits(run.path, made.edits)
         return RunFolder.open(put_beside(run.path, out, folder, made.stage))

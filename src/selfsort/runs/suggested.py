@@ -9,10 +9,11 @@ import numpy as np
 
 from selfsort.data.decode import Unreadable, probe, quiet_pillow
 from selfsort.data.folder import open_file
-from selfsort.data.shot import read_shot
+from selfsort.data.shot import Shot, read_shot
 from selfsort.errors import InvalidInput
+from selfsort.names.classes import class_words
 from selfsort.names.evidence import SOURCES, Source, Suggestion, Words, suggest
-from selfsort.names.words import date_words, folder_words, look_words, screen_words
+from selfsort.names.words import date_words, folder_words, look_words, place_words, screen_words
 from selfsort.runs.edits import MAX_NAME
 from selfsort.runs.folder import RunFolder, Thumbnails
 from selfsort.runs.moved import picture_paths
@@ -42,30 +43,48 @@ def suggest_names(
     headers = _headers([paths[row] for row in rows])
     evidence: dict[Source, Words] = {
         "folder": [folder_words(names[row]) for row in rows],
-        "date": [date_words(taken) for taken, _ in headers],
+        "seen": _seen(folder, np.array(rows, np.int64), len(names)),
+        "date": [date_words(shot.taken) for shot, _ in headers],
+        "place": [place_words(shot.place) for shot, _ in headers],
         "screen": [screen_words(size) for _, size in headers],
         "look": [look_words(thumbnails.pixels[place]) for place in places],
     }
     found = suggest(labels[rows], evidence)
     told = {
-        str(cluster): {"name": one.name, "source": one.source, "share": one.share} for cluster, one in found.items()
+        str(cluster): {
+            **{"name": one.name, "source": one.source, "share": one.share},
+            **({"about": one.about} if one.about else {}),
+        }
+        for cluster, one in found.items()
     }
     folder.write_json(NAMES, told)
     return found
 
 
-def _headers(paths: Sequence[str]) -> list[tuple[float | None, tuple[int, int] | None]]:
-    """Return when each picture was taken and its size, as far as its file is there and says so."""
-    found: list[tuple[float | None, tuple[int, int] | None]] = []
+def _seen(folder: RunFolder, rows: I64, n_images: int) -> Words:
+    """Return what an encoder that was trained on classes takes each picture for; nothing where it cannot say."""
+    described, fingerprint = folder.config.get("encoder"), folder.config.get("fingerprint")
+    if not isinstance(described, dict) or not isinstance(fingerprint, str):
+        return [()] * len(rows)
+    from selfsort.encoders.cache import cache_folder
+    from selfsort.encoders.heads import class_probabilities  # needs torch, as reading names does not
+
+    likely = class_probabilities(described, fingerprint, n_images, rows, cache_folder())
+    return [()] * len(rows) if likely is None else class_words(likely)
+
+
+def _headers(paths: Sequence[str]) -> list[tuple[Shot, tuple[int, int] | None]]:
+    """Return what the camera noted and the size, as far as each file is there and says so."""
+    found: list[tuple[Shot, tuple[int, int] | None]] = []
     with quiet_pillow():
         for path in paths:
             try:
                 with open_file(Path(path)) as stream:
                     look = probe(stream)
                     stream.seek(0)
-                    found.append((read_shot(stream).taken, (look.width, look.height)))
+                    found.append((read_shot(stream), (look.width, look.height)))
             except (OSError, Unreadable):
-                found.append((None, None))
+                found.append((Shot(), None))
     return found
 
 
@@ -90,7 +109,10 @@ def _suggestion(told: Mapping[str, object]) -> Suggestion:
         raise ValueError(name)
     if not isinstance(share, int | float) or not 0 <= share <= 1:
         raise ValueError(share)
-    return Suggestion(name, source, float(share))
+    about = told.get("about", "")
+    if not isinstance(about, str) or len(about) > MAX_NAME or not about.isprintable():
+        raise ValueError(about)
+    return Suggestion(name, source, float(share), about)
 
 
 def suggestions_of(folder: RunFolder) -> dict[int, Suggestion]:
