@@ -45,5 +45,5 @@ def test_nobody_looks_at_bars_in_a_pipe(capsys: pytest.CaptureFixture[str]) -> N
 def test_a_job_that_loses_a_process_is_interrupted_and_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RANK", "0")
     monkeypatch.setattr(distributed, "world_size", lambda: 2)
-    with pytest.raises(Interrupted, match="has ended.* Start the same command again"), console.job("cpu"):
+    with pytest.raises(Interrupted, match="Start the same command again"), console.job("cpu"):
         raise RuntimeError("[gloo/transport/tcp/pair.cc:537] Read error [10.0.0.2]:1: Connection reset by peer")

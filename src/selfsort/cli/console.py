@@ -26,7 +26,7 @@ def is_main() -> bool:
 
 @contextmanager
 def job(device: str) -> Iterator[None]:
-    """Meet the other processes, if torchrun has started some; one that is lost meanwhile ends the job, not in a fault."""
+    """Meet the other processes, if torchrun has started some; one that is lost ends the job, not in a fault."""
     if "RANK" not in os.environ:
         yield
         return
