@@ -36,7 +36,8 @@ Order = Literal["typical", "borderline", "unsure", "name"]
 _MORE_PARTS, _MOST_PARTS = 20, 300
 """How many more clusters than the run has the tree shows at least, and how many at most."""
 _TREE_PICTURES = 5
-_MOST_FOR_COVER = 2000
+_FEWEST_FOR_COVER, _MOST_FOR_COVERS = 50, 20_000
+"""Images among which the cover of a cluster is looked for, and of all clusters together."""
 _NAMED = 3
 """Clusters that a branch which joins several is called by."""
 
@@ -425,7 +426,8 @@ class Editor:
         """Return the most typical image, of very many that of a sample; remembered while the members are the same."""
         key = hash(rows.tobytes())
         if cluster not in self._covers or self._covers[cluster][0] != key:
-            rows = rows[:: max(1, len(rows) // _MOST_FOR_COVER)]
+            most = max(_FEWEST_FOR_COVER, _MOST_FOR_COVERS // self._labelling.n_ids)
+            rows = rows[:: max(1, len(rows) // most)]
             self._covers[cluster] = (key, int(rows[int(np.argmax(self.features.closeness(rows)))]))
         return self._covers[cluster][1]
 
