@@ -45,6 +45,7 @@ _TIME = re.compile(rb'"(elapsed|seconds|peak_memory_mb)": [\d.]*')
 _RANDOM = re.compile(r"\.[0-9a-f]{16}(?=\.)")
 REFERENCE, RUN, FIRST, DISKS = Path("reference"), Path("run"), Path("first"), Path("disks")
 PHOTOS, MORE = Path("photos"), Path("more")
+SCRATCH = ".selfsort-export-"
 
 
 def watch(before: Callable[[], None]) -> None:
@@ -175,7 +176,14 @@ def compare(*, may_have_more: bool) -> list[str]:
 def left_behind() -> frozenset[tuple[str, bytes]]:
     """Return all that a run that goes on can know of the one before: files by name, without times and random names."""
     named = {_RANDOM.sub(".", name): content for name, content in files_of(RUN).items()}
+    for place in scratch():  # where an update is built
+        named |= {f"scratch/{_RANDOM.sub('.', name)}": content for name, content in files_of(place).items()}
     return frozenset((name, _TIME.sub(b"", content) if name in TIMED else content) for name, content in named.items())
+
+
+def scratch() -> list[Path]:
+    """Return what runs that were being built have left."""
+    return [path for path in Path().iterdir() if path.is_dir() and path.name.startswith(SCRATCH)]
 
 
 def attack(leave: Callable[[int], bool], moments: Iterable[int], again: list[str]) -> dict[str, Any]:
@@ -195,7 +203,8 @@ def attack(leave: Callable[[int], bool], moments: Iterable[int], again: list[str
             if problem:
                 wrong[moment] = problem
         tried[ends[left]] += 1
-        shutil.rmtree(RUN, ignore_errors=True)
+        for path in (RUN, *scratch()):
+            shutil.rmtree(path, ignore_errors=True)
     return {"tried": tried.total(), "different": len(ends), "ends": tried, "wrong": wrong}
 
 

@@ -6,17 +6,26 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import torch
 
-from selfsort.errors import InvalidInput
+from selfsort.encoders.cache import cache_folder
+from selfsort.encoders.pictures import Pictures
+from selfsort.errors import InvalidInput, SelfsortError
 from selfsort.improve.corrections import Said, learn
+from selfsort.improve.pairs import can_be_taught, teach
+from selfsort.learning.device import choose_device
+from selfsort.learning.encode import apply_in_blocks
 from selfsort.metrics.external import scores
-from selfsort.runs.derive import Derived, derive, names_and_marks
+from selfsort.runs.derive import Derived, base_of, derive, names_and_marks
 from selfsort.runs.edits import Edit, Mark, Move, Split
+from selfsort.runs.encoder import has_encoder, stored_encoder
+from selfsort.runs.export.folders import read_images_of
 from selfsort.runs.folder import RunFolder
 from selfsort.runs.journal import read_entries
 from selfsort.runs.labels import RunLabels, current_labels
+from selfsort.runs.model import load_own_model
 from selfsort.runs.tree import features_of
-from selfsort.types import F32, Json
+from selfsort.types import F32, I64, Inputs, Json, NetworkModel, State
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,10 +38,16 @@ class Learned:
     n_changed: int
     """Further images that went elsewhere."""
     metrics: dict[str, float] | None
+    is_taught: bool = False
+    """Whether its network was trained further, and not only labels spread."""
 
 
-def learn_corrections(folder: RunFolder, out: Path | None = None) -> Learned:
-    """Let the corrections of a finished run teach the images that nobody has looked at."""
+def learn_corrections(folder: RunFolder, out: Path | None = None, *, device: str = "auto") -> Learned:
+    """Let the corrections of a finished run teach the images that nobody has looked at.
+
+    A run that labels by a network has it trained on pairs, if its images can still be read. Then, in every run, labels
+    spread over the neighbours.
+    """
     folder.require_finished()
     if out is not None:
         RunFolder.refuse_occupied(out)
@@ -46,6 +61,11 @@ def learn_corrections(folder: RunFolder, out: Path | None = None) -> Learned:
     said = said_by(edits, current)
     table = current.table
     features = np.array(features_of(folder, len(table.labels)), np.float32)
+    weak, taught = table.labels, None
+    if len(said.rows) or len(said.wrong):
+        taught = _taught(folder, current, said, choose_device(device))
+    if taught is not None:
+        features, weak = taught.features, np.where(taught.labels < 0, table.labels, taught.labels)
     # Outliers neither teach nor learn: they are what fits nowhere.
     inside = (
         np.flatnonzero(table.labels != table.outliers) if table.outliers is not None else np.arange(len(table.labels))
@@ -57,7 +77,7 @@ def learn_corrections(folder: RunFolder, out: Path | None = None) -> Learned:
     n_ids = int(table.labels.max()) + 1
     labels = table.written.copy()
     labels[inside] = learn(
-        features[inside], table.labels[inside], Said(place[said.rows[kept]], said.labels[kept], place[wrong]), n_ids
+        features[inside], weak[inside], Said(place[said.rows[kept]], said.labels[kept], place[wrong]), n_ids
     )
     n_changed = int((labels != table.written).sum())
     confidence: F32 = table.confidence.copy()
@@ -78,10 +98,52 @@ def learn_corrections(folder: RunFolder, out: Path | None = None) -> Learned:
             config={"corrections": {"confirmed": len(said.rows), "wrong": len(said.wrong), "changed": n_changed}},
             thumbnails=folder.thumbnails(),
             truth=truth,
+            model=None if taught is None else taught.state,
         ),
         out,
     )
-    return Learned(made, len(said.rows), n_changed, None if truth is None else scores(labels, truth, outliers=-1))
+    metrics = None if truth is None else scores(labels, truth, outliers=-1)
+    return Learned(made, len(said.rows), n_changed, metrics, taught is not None)
+
+
+@dataclass(frozen=True, eq=False)
+class _Taught:
+    """A network that has learned from corrections."""
+
+    state: State
+    features: F32
+    labels: I64
+    """(N,) where the network has changed its mind, what it says now; -1 elsewhere."""
+
+
+def _taught(folder: RunFolder, current: RunLabels, said: Said, device: torch.device) -> _Taught | None:
+    """Train the network that gives a run its features; None if there is none, or its images are gone."""
+    base = base_of(folder)
+    model, state = load_own_model(base, device), base.read_state("model.safetensors")
+    if not isinstance(model, NetworkModel) or not can_be_taught(model, state):
+        return None
+    try:
+        inputs = _inputs_of(folder, current, device)
+    except SelfsortError:  # the source is gone, or is another one: what the run keeps still teaches its labels
+        return None
+    before = apply_in_blocks(model, inputs).labels
+    table = current.table
+    labels = np.where(table.labels == table.outliers, -1, table.labels) if table.outliers is not None else table.labels
+    state = teach(model, state, inputs, labels, said, device=device, seed=folder.field("seed", int))
+    after = apply_in_blocks(model, inputs)
+    # An output of the network stands for the cluster that most of its images are in, as corrected.
+    usual = {int(k): int(np.bincount(table.labels[before == k]).argmax()) for k in np.unique(before)}
+    now = np.array([usual.get(int(k), -1) for k in after.labels], np.int64)
+    return _Taught(state, after.features, np.where(before == after.labels, -1, now))
+
+
+def _inputs_of(folder: RunFolder, current: RunLabels, device: torch.device) -> Inputs:
+    """Read the images of a run again, as its network takes them."""
+    dataset = read_images_of(folder, current.table)
+    if not has_encoder(folder):
+        return dataset.images
+    pictures = Pictures(dataset.images, dataset.names, dataset.fingerprint)
+    return stored_encoder(folder, device).encode(pictures, folder=cache_folder())
 
 
 def said_by(edits: list[Edit], current: RunLabels) -> Said:

@@ -27,7 +27,7 @@ from selfsort.runs.model import STARTED_FROM, embed
 from selfsort.runs.outliers import numbered
 from selfsort.runs.suggested import suggest_names
 from selfsort.runs.tree import save_tree
-from selfsort.types import F32, I64, Clustering, Json
+from selfsort.types import F32, I64, Clustering, Json, State
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -46,6 +46,8 @@ class Derived:
     """What config.json says otherwise than that of the first run."""
     thumbnails: Thumbnails | None = None
     truth: I64 | None = None
+    model: State | None = None
+    """What gives the features, where it was taught further; None: the model of the first run as it is."""
 
 
 def derive(folder: RunFolder, made: Derived, out: Path | None) -> RunFolder:
@@ -71,6 +73,8 @@ def derive(folder: RunFolder, made: Derived, out: Path | None) -> RunFolder:
         if (folder.path / FEATURES_FROM).is_dir():
             embed(run, RunFolder.open(folder.path / FEATURES_FROM), FEATURES_FROM)
         embed_whole(run, base_of(folder))
+        if made.model is not None:
+            run.write_state(f"{STARTED_FROM}/model.safetensors", made.model)
         seen = numbered(made.labels, n_clusters)[0] if is_outlier.any() else made.labels
         save_tree(run, grow(made.features, seen))
         seconds = round(time.monotonic() - started, 3)
