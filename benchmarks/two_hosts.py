@@ -4,8 +4,8 @@
     python -m benchmarks.two_hosts speed     one process against two, one thread each
 
 `hosts` runs encode, search, train and predict on two hosts of their own network; in each it kills one process of the
-second host, goes on as docs/scale.md says, and compares the labels with those of a job left in peace. Where the kernel
-has no namespaces, both hosts are this one.
+second host, goes on as docs/two-hosts.md says, and compares the labels with those of a job left in peace. Where the
+kernel has no namespaces, both hosts are this one.
 """
 
 from __future__ import annotations
