@@ -42,8 +42,8 @@ from torch import Tensor, nn
 from selfsort import distributed
 from selfsort.augment.policy import Affine
 from selfsort.classic.kmeans import kmeans
+from selfsort.graph.approximate import find_neighbours
 from selfsort.graph.communities import community_width, find_n_communities, symmetric_affinities
-from selfsort.graph.knn import find_neighbours
 from selfsort.learning.batches import FeatureTensor, InputTensor, shuffled_batches, tensor_of
 from selfsort.learning.checkpoint import Checkpoint, pack_module, saved_shape, to_numpy, unpack_module
 from selfsort.learning.encode import check_request, encode
