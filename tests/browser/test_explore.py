@@ -566,3 +566,76 @@ def test_learning_from_corrections_opens_the_run_it_made(browser: Browser, serve
     browser.wait(lambda: "run-corrections" in browser.text("#run"), "the new run")
     browser.wait(lambda: "what you put right" in browser.text("#toasts"), "what has changed")
     assert "mine" in browser.text("#clusters")
+
+
+NAMELESS = """
+const named = (e) => (e.getAttribute("aria-label") || e.title || e.innerText || e.labels?.[0]?.innerText || "").trim();
+return [...document.querySelectorAll("button, input, select, a[href], summary, [tabindex='0']")]
+  .filter((e) => e.checkVisibility() && !named(e)).map((e) => e.outerHTML.slice(0, 120));
+"""
+FOCUSED = """
+const e = document.activeElement;
+return e === document.body ? "" : e.id || e.innerText || e.ariaLabel || e.tagName;
+"""
+
+
+def walk(browser: Browser, limit: int = 80) -> list[str]:
+    """Press Tab until it comes round; return what had the focus."""
+    browser.run("document.activeElement.blur()")
+    seen: list[str] = []
+    for _ in range(limit):
+        browser.press(Keys.TAB)
+        now = str(browser.run(FOCUSED))
+        if not now or (seen and now == seen[0]):
+            break
+        seen.append(now)
+    return seen
+
+
+def test_tab_reaches_every_control_and_each_has_a_name(browser: Browser, server: Server) -> None:
+    server.editor.rename(0, "cats")
+    browser.open(server.new_link())
+    browser.wait(lambda: browser.all(".tile:not([hidden])"), "images")
+    seen = walk(browser)
+    for control in ("undo", "history", "learn", "tree", "export", "theme", "help", "find", "rename", "order", "size"):
+        assert control in seen, seen
+    assert seen.index("gallery") > seen.index("find")
+    assert browser.run(NAMELESS) == []
+    browser.run("document.getElementById('gallery').focus()")
+    browser.press(Keys.ENTER)
+    browser.wait(browser.one_is_shown(".lightbox img"), "one image")
+    inside = walk(browser)
+    for label in ("Previous image", "Next image", "Close"):
+        assert label in inside or any(label in one for one in inside) or browser.all(f'[aria-label="{label}"]'), inside
+    assert browser.run(NAMELESS) == []
+
+
+OVERLAPS = """
+const shown = [...document.querySelectorAll(".lightbox button")].filter((e) => e.checkVisibility());
+const boxes = shown.map((e) => [e.ariaLabel || e.innerText, e.getBoundingClientRect()]);
+const meet = (p, q) => p.left < q.right - 1 && q.left < p.right - 1 && p.top < q.bottom - 1 && q.top < p.bottom - 1;
+const found = [];
+for (const [i, [a, p]] of boxes.entries())
+  for (const [b, q] of boxes.slice(i + 1))
+    if (meet(p, q)) found.push(`${a} / ${b}`);
+return found;
+"""
+OUTSIDE = """
+const shown = [...document.querySelectorAll(".lightbox button")].filter((e) => e.checkVisibility());
+return shown.filter((e) => e.getBoundingClientRect().right > innerWidth).length;
+"""
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_no_two_buttons_of_an_image_lie_on_each_other(browser: Browser, server: Server, width: int) -> None:
+    try:
+        browser.narrow(width if width < 1000 else None)
+        browser.open(server.new_link())
+        browser.wait(lambda: browser.all(".tile:not([hidden])"), "images")
+        browser.run("document.getElementById('gallery').focus()")
+        browser.press(Keys.ENTER)
+        browser.wait(browser.one_is_shown(".lightbox img"), "one image")
+        assert browser.run(OVERLAPS) == []
+        assert browser.run(OUTSIDE) == 0
+    finally:
+        browser.narrow(None)

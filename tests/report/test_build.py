@@ -14,9 +14,11 @@ from tests.report.folders import make_run
 from tests.report.pages import Page, parse
 from tests.report.stories import merging_run, pairing_run
 
+from selfsort.data.options import ReadOptions
 from selfsort.errors import CannotWrite, InvalidInput, MissingData
 from selfsort.report import contents
 from selfsort.report.build import write_figures, write_report
+from selfsort.runs.launch import Request, launch
 
 FIGURES_OF_ALL = ["curves", "sizes", "map", "samples", "confusion", "mistakes", "reliability"]
 
@@ -193,3 +195,15 @@ def test_each_figure_is_written_as_png_and_svg_and_always_the_same(tmp_path: Pat
 def test_without_labels_pictures_or_steps_fewer_apply(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", n=2, k=2, has_truth=False, n_thumbnails=0, n_events=1)
     assert [path.name for path in write_figures(run, tmp_path)] == ["sizes.png", "sizes.svg"]
+
+
+def test_a_run_stopped_before_its_first_step_has_no_clusters_to_speak_of(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", images=np.zeros((12, 8, 8), np.uint8))
+    request = Request(
+        source=ReadOptions(path=str(tmp_path / "a.npz")), clusters=3, method="kmeans", out=tmp_path / "run"
+    )
+    page = write_report([launch(request).folder.path], None).read_text()
+    assert "There are no clusters yet." in page
+    assert "has, so far," not in page
+    assert "Clusters so far" not in page
+    assert "1 of 3" not in page

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.conftest import Command
+from tests.contract.tiny import TINY
 
 from selfsort.runs.edits import Edit, Mark, Merge, Move, Rename
 from selfsort.runs.folder import RunFolder
@@ -80,3 +81,30 @@ def test_without_corrections_there_is_nothing_to_learn(run: RunFolder, selfsort:
 
 def test_a_source_is_refused(run: RunFolder, selfsort: Command) -> None:
     assert "Expected no SOURCE" in selfsort("refine", run.path, "a.npz", "--stage", "corrections").err
+
+
+@pytest.mark.parametrize("method", ["dac", "gatcluster", "secu", "teach", "dbc"])
+def test_a_network_learns_by_pairs(tmp_path: Path, selfsort: Command, method: str) -> None:
+    images = np.random.default_rng(0).integers(0, 255, (36, 12, 12)).astype(np.uint8)
+    np.savez(tmp_path / "a.npz", images=images)
+    settings = [f"--set={key}={value}" for key, value in TINY[method].items()]
+    words = ("--method", method, "--recipe", "default", "--clusters", 3, "--encoder", "none", "--out", "run")
+    assert selfsort("fit", "a.npz", *words, *settings).code == 0
+    run = RunFolder.open("run")
+    other = (int(run.label_table().labels[0]) + 1) % 3
+    correct(run, Move((0,), other), Mark((5,), True))
+    done = selfsort("refine", "run", "--stage", "corrections")
+    assert done.code == 0, done.err
+    assert "its network was trained on them" in done.out
+    made = RunFolder.open("run-corrections")
+    assert made.label_table().labels[0] == other, "never against a confirmed one"
+    assert (
+        made.read_state("started_from/model.safetensors").arrays.keys()
+        == run.read_state("model.safetensors").arrays.keys()
+    )
+    assert (made.path / "features.npy").read_bytes() != (run.path / "features.npy").read_bytes()
+    assert selfsort("predict", made.path, "a.npz").code == 0
+    Path("a.npz").unlink()
+    again = selfsort("refine", "run", "--stage", "corrections", "--out", "without")
+    assert again.code == 0, again.err
+    assert "trained" not in again.out, "the images are gone"

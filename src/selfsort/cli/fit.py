@@ -243,7 +243,7 @@ def refine(
     from selfsort.runs import launch as launching
 
     if stage == "corrections":
-        _learn_corrections(runs, out, json_)
+        _learn_corrections(runs, out, device, json_)
         return
     limit = Limit.of_minutes(max_minutes)
     with job(device), progress_bars(limit.seconds), limit.while_launching():
@@ -271,20 +271,23 @@ def refine(
         _fit_and_tell(context, launching.launch(request), limit, json_)
 
 
-def _learn_corrections(runs: list[Path], out: Path | None, as_json: bool) -> None:
-    """Make the run that has learned from corrections; it needs neither images nor training."""
+def _learn_corrections(runs: list[Path], out: Path | None, device: str, as_json: bool) -> None:
+    """Make the run that has learned from corrections; a network is trained on them if the images are there."""
     from selfsort.runs.corrections import learn_corrections
     from selfsort.runs.folder import RunFolder
 
     if len(runs) > 1:
         raise InvalidInput("corrections are those of one run and its images. Expected no SOURCE. Leave it out.")
     with progress_bars():
-        made = learn_corrections(RunFolder.open(runs[0]), out)
+        made = learn_corrections(RunFolder.open(runs[0]), out, device=device)
     if as_json:
         told = {"run": str(made.folder.path), "confirmed": made.n_confirmed, "changed": made.n_changed}
         print_json(told | ({} if made.metrics is None else {"metrics": made.metrics}))
         return
-    say(f"{plural(made.n_confirmed, 'picture')} confirmed by hand; {made.n_changed} further ones follow them")
+    say(
+        f"{plural(made.n_confirmed, 'picture')} confirmed by hand; {made.n_changed} further ones follow them"
+        + ("; its network was trained on them" if made.is_taught else "")
+    )
     if made.metrics is not None:
         say(scores_line(made.metrics))
     say(f"run folder: {made.folder.path}")

@@ -28,7 +28,7 @@ from selfsort.errors import invalid
 from selfsort.graph.approximate import find_neighbours
 from selfsort.graph.knn import nearest_neighbours
 from selfsort.graph.neighbours import Neighbours
-from selfsort.progress import track
+from selfsort.progress import check_time, track
 from selfsort.types import F32, I64, U8
 
 Strength = Literal["mild", "strong"]
@@ -191,7 +191,11 @@ def _ranked(rows: _Rows, plain: Neighbours, n_neighbours: int) -> Neighbours:
     starts = list(rows.blocks(size))
     for first, last in track(starts, "augmented neighbours", len(starts)):
         candidate_BM = torch.from_numpy(plain.idx[first:last]).to(rows.device)
-        view_BVD = torch.stack([rows.block(view, first, last) for view in rows.views], dim=1)
+        views = []
+        for view in rows.views:
+            views.append(rows.block(view, first, last))
+            check_time()  # of images in many views a block takes seconds
+        view_BVD = torch.stack(views, dim=1)
         kept_BM, found_BM = _nearest_candidates(view_BVD, candidate_BM, features_ND, n_kept + _N_SPARE)
         idx[first:last], sq_dist[first:last] = _merged(kept_BM.cpu().numpy(), found_BM.cpu().numpy(), n_kept)
     return Neighbours(idx, sq_dist, n_neighbours, plain.recall)

@@ -39,7 +39,7 @@ class PairSettings:
     batch_size: int = 128
     n_said: int = 48
     """Corrected pictures in a step, at most."""
-    lr: float = 3e-4
+    lr: float = 1e-4
     weight: float = 1.0
     """Of the pairs, against one for what the network knew."""
 
@@ -121,7 +121,7 @@ def teach(
         loss = pair_loss(p_BK[:n_said] @ p_BK.T, meant_SB.to(device), counts_SB.to(device)) * chosen.weight
         loss = loss + F.nll_loss(p_BK[n_said:].clamp(_EPS, 1).log(), knew_N[rows_T].to(device))
         optimizer.zero_grad()
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
     return State({**state.arrays, **pack_module(part, getattr(model, part))}, state.meta)
 

@@ -94,9 +94,11 @@ def run_parts(run: RunData, anchor: str = "", n_runs: int = 1) -> list[Part]:
 
 def _parts_so_far(run: RunData, anchor: str, n_runs: int) -> list[Part]:
     """Write what can be said of a run that has no result yet."""
+    budget = GALLERY_BYTES // n_runs
+    clusters = gallery(run, Pictures(run), budget=budget, anchor=anchor) if run.has_clusters else None
     found = [
         ("summary", "Summary", join([summary(run), settings(run)])),
-        ("clusters", "Clusters so far", gallery(run, Pictures(run), budget=GALLERY_BYTES // n_runs, anchor=anchor)),
+        ("clusters", "Clusters so far", clusters),
         ("training", "Training", _drawn(curves(run))),
     ]
     return [Part(anchor + name, title, body) for name, title, body in found if body is not None]

@@ -180,13 +180,18 @@ class RunData:
         return [check_stage(step, arrays, self.n_images, events.get(step, {})) for step, arrays in kept.items()]
 
     @property
+    def has_clusters(self) -> bool:
+        """False of a run that was stopped, or still is, before its first step: all images are in one group then."""
+        return self.is_finished or self.folder.has_labels_so_far
+
+    @property
     def so_far(self) -> str | None:
         """What to know of a run that is not finished; None of one that is."""
         if self.is_finished:
             return None
         step = f"step {self.events[-1]['step']} of {self.events[-1].get('total')}" if self.events else "its first step"
         state = "is still going on" if self.folder.is_worked_on else "was stopped"
-        found = "These are the clusters so far." if self.folder.has_labels_so_far else "There are no clusters yet."
+        found = "These are the clusters so far." if self.has_clusters else "There are no clusters yet."
         return f"This run {state}, at {step}. {found} Continue it with: selfsort fit --resume {self.folder.path}"
 
     def features(self, rows: I64) -> F32:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,7 +46,7 @@ class Learned:
 def learn_corrections(folder: RunFolder, out: Path | None = None, *, device: str = "auto") -> Learned:
     """Let the corrections of a finished run teach the images that nobody has looked at.
 
-    A run that labels by a network has it trained on pairs, if its images can still be read. Then, in every run, labels
+    A run that labels by a network has it trained on pairs, if its images can still be read. In every other, labels
     spread over the neighbours.
     """
     folder.require_finished()
@@ -61,11 +62,9 @@ def learn_corrections(folder: RunFolder, out: Path | None = None, *, device: str
     said = said_by(edits, current)
     table = current.table
     features = np.array(features_of(folder, len(table.labels)), np.float32)
-    weak, taught = table.labels, None
+    taught = None
     if len(said.rows) or len(said.wrong):
         taught = _taught(folder, current, said, choose_device(device))
-    if taught is not None:
-        features, weak = taught.features, np.where(taught.labels < 0, table.labels, taught.labels)
     # Outliers neither teach nor learn: they are what fits nowhere.
     inside = (
         np.flatnonzero(table.labels != table.outliers) if table.outliers is not None else np.arange(len(table.labels))
@@ -76,9 +75,12 @@ def learn_corrections(folder: RunFolder, out: Path | None = None, *, device: str
     wrong = said.wrong[place[said.wrong] >= 0]
     n_ids = int(table.labels.max()) + 1
     labels = table.written.copy()
-    labels[inside] = learn(
-        features[inside], weak[inside], Said(place[said.rows[kept]], said.labels[kept], place[wrong]), n_ids
-    )
+    if taught is not None:
+        features, labels[inside] = taught.features, taught.labels[inside]
+        labels[said.rows[kept]] = said.labels[kept]
+    else:
+        confirmed = Said(place[said.rows[kept]], said.labels[kept], place[wrong])
+        labels[inside] = learn(features[inside], table.labels[inside], confirmed, n_ids)
     n_changed = int((labels != table.written).sum())
     confidence: F32 = table.confidence.copy()
     confidence[said.rows] = 1
@@ -107,37 +109,51 @@ def learn_corrections(folder: RunFolder, out: Path | None = None, *, device: str
 
 
 @dataclass(frozen=True, eq=False)
-class _Taught:
+class Taught:
     """A network that has learned from corrections."""
 
     state: State
     features: F32
     labels: I64
-    """(N,) where the network has changed its mind, what it says now; -1 elsewhere."""
+    """(N,) clusters as corrected, or what the network says where it has changed its mind."""
 
 
-def _taught(folder: RunFolder, current: RunLabels, said: Said, device: torch.device) -> _Taught | None:
-    """Train the network that gives a run its features; None if there is none, or its images are gone."""
+def _taught(folder: RunFolder, current: RunLabels, said: Said, device: torch.device) -> Taught | None:
+    """Teach the network of a run; None if it has none, or its images are gone."""
+    try:
+        return teach_run(folder, current, said, lambda: inputs_of(folder, current, device), device)
+    except SelfsortError:  # the source is another one by now: what the run keeps still teaches its labels
+        return None
+
+
+def teach_run(
+    folder: RunFolder, current: RunLabels, said: Said, read: Callable[[], Inputs], device: torch.device
+) -> Taught | None:
+    """Train the network that gives a run its features, on images as it takes them; None if there is none."""
     base = base_of(folder)
     model, state = load_own_model(base, device), base.read_state("model.safetensors")
     if not isinstance(model, NetworkModel) or not can_be_taught(model, state):
         return None
-    try:
-        inputs = _inputs_of(folder, current, device)
-    except SelfsortError:  # the source is gone, or is another one: what the run keeps still teaches its labels
-        return None
+    inputs = read()
     before = apply_in_blocks(model, inputs).labels
     table = current.table
     labels = np.where(table.labels == table.outliers, -1, table.labels) if table.outliers is not None else table.labels
     state = teach(model, state, inputs, labels, said, device=device, seed=folder.field("seed", int))
     after = apply_in_blocks(model, inputs)
     # An output of the network stands for the cluster that most of its images are in, as corrected.
-    usual = {int(k): int(np.bincount(table.labels[before == k]).argmax()) for k in np.unique(before)}
-    now = np.array([usual.get(int(k), -1) for k in after.labels], np.int64)
-    return _Taught(state, after.features, np.where(before == after.labels, -1, now))
+    usual = np.full(after.soft.shape[1], -1)
+    for output in np.unique(before):
+        usual[output] = np.bincount(table.labels[before == output]).argmax()
+    # Where a picture marked wrong belongs nobody has said, but not where it is.
+    soft = np.where(usual[None, :] == -1, -1.0, after.soft)
+    soft[said.wrong] = np.where(usual[None, :] == table.labels[said.wrong][:, None], -1.0, soft[said.wrong])
+    now = usual[soft.argmax(axis=1)]
+    is_new = before != after.labels
+    is_new[said.wrong] = True
+    return Taught(state, after.features, np.where(is_new, now, table.labels))
 
 
-def _inputs_of(folder: RunFolder, current: RunLabels, device: torch.device) -> Inputs:
+def inputs_of(folder: RunFolder, current: RunLabels, device: torch.device) -> Inputs:
     """Read the images of a run again, as its network takes them."""
     dataset = read_images_of(folder, current.table)
     if not has_encoder(folder):

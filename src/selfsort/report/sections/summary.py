@@ -32,10 +32,14 @@ def summary(run: RunData) -> Html:
 
 def sentences(run: RunData) -> list[str]:
     """Say in plain words what was asked and what was found."""
-    found = size_report(run.labels.original, run.n_asked, outliers=run.table.outliers)
     said = [
         f"You asked for {plural(run.n_asked, 'cluster')} of {plural(run.n_images, 'image')} from "
-        f"{shorten(run.source, 60)}.",
+        f"{shorten(run.source, 60)}."
+    ]
+    if not run.has_clusters:
+        return said + _before_training(run.config)
+    found = size_report(run.labels.original, run.n_asked, outliers=run.table.outliers)
+    said += [
         f"{run.method} (seed {run.config['seed']}) {'found' if run.is_finished else 'has, so far,'} {found.used:,}: "
         f"the smallest holds {plural(found.min, 'image')}, the largest {found.max:,}.",
     ]
@@ -95,17 +99,16 @@ def settings(run: RunData) -> Html:
 
 def _tiles(run: RunData) -> Html:
     used = run.n_used
-    facts = [
-        ("images", f"{run.n_images:,}"),
-        ("clusters", f"{used:,}" if used == run.n_asked else f"{used:,} of {run.n_asked:,}"),
-    ]
+    facts = [("images", f"{run.n_images:,}")]
+    if run.has_clusters:
+        facts.append(("clusters", f"{used:,}" if used == run.n_asked else f"{used:,} of {run.n_asked:,}"))
     if run.table.n_outliers is not None:
         facts.append(("outliers", f"{run.table.n_outliers:,}"))
     if run.verdict is not None:
         facts.append(("expected among their kind", percent(run.verdict.expected)))
     if (recall := run.neighbour_recall) is not None:
         facts.append(("neighbours found", percent(recall)))
-    if run.scores:
+    if run.scores and run.has_clusters:
         facts += [
             ("ACC", f"{run.scores['acc']:.3f}"),
             ("NMI, geometric", f"{run.scores['nmi_geometric']:.3f}"),
