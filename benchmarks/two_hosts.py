@@ -33,7 +33,7 @@ N_PICTURES, N_ROWS, N_COLUMNS = 1500, 12_000, 256
 PATIENCE = 900
 REPEATS = 3
 
-Moment = Callable[[], bool]
+Moment = Callable[["Job"], bool]
 
 
 @contextmanager
@@ -89,31 +89,43 @@ class Job:
     def kill_one_at(self, moment: Moment) -> list[int]:
         """Kill the process of the second host at a moment; return how both launchers ended."""
         limit = time.monotonic() + PATIENCE
-        while not moment():
+        while not moment(self):
             assert time.monotonic() < limit, "the moment never came"
             assert self._parts[1].poll() is None, "it ended before the moment"
             time.sleep(0.02)
-        os.kill(_worker_of(self._parts[1].pid), signal.SIGKILL)
+        worker = _worker_of(self._parts[1].pid)
+        assert worker is not None, "there is no process to kill"
+        os.kill(worker, signal.SIGKILL)
         return self.wait()
 
+    def worked(self) -> float:
+        """Return how many seconds the process of the second host has computed."""
+        worker = _worker_of(self._parts[1].pid)
+        if worker is None:
+            return 0.0
+        spent = Path(f"/proc/{worker}/stat").read_text().rpartition(")")[2].split()[11:13]
+        return sum(map(int, spent)) / os.sysconf("SC_CLK_TCK")
 
-def _worker_of(launcher: int) -> int:
+
+def _worker_of(launcher: int) -> int | None:
     """Return the process that a launcher, or what `ip netns exec` became, has started."""
     for child in Path(f"/proc/{launcher}/task/{launcher}/children").read_text().split():
         told = Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0")
         if b"selfsort" in told and b"torch.distributed.run" not in told:
             return int(child)
-    raise AssertionError("there is no process to kill")
+    return None
 
 
-def hosts() -> None:
-    """Run all four, in peace and with a kill."""
+def hosts(stages: list[str]) -> None:
+    """Run all four, or some of them, in peace and with a kill."""
     with tempfile.TemporaryDirectory(prefix="selfsort-hosts-", dir="/var/tmp") as name, two_hosts() as places:
         folder, number = Path(name), iter(range(1000))
         _make_sources(folder)
         for what, words, moment in _jobs(folder):
-            told = {}
-            for run in ("peace", "kill"):
+            told = dict[str, object]()
+            if stages and what not in (*stages, "encode"):
+                continue
+            for run in ("peace", "kill") if not stages or what in stages else ("peace",):
                 (folder / "cache").mkdir(exist_ok=True)
                 job = Job(places, [*words, "--out", run_of(what, run)], folder, next(number))
                 if run == "kill":
@@ -126,6 +138,8 @@ def hosts() -> None:
                 told[run] = job.wait()
                 if what == "encode":
                     _clear(folder / "cache")
+            if "kill" not in told:  # wanted for what it leaves to others
+                continue
             labels = [_labels(folder / run_of(what, run)) for run in ("peace", "kill")]
             print(json.dumps({"stage": what, "same labels": labels[0] == labels[1], **told}), flush=True)
 
@@ -168,21 +182,18 @@ def _jobs(folder: Path) -> list[tuple[str, list[str], Moment]]:
         train += ["--set", setting]
     of_search = ["fit", "tiny.npz", "--clusters", "10", "--encoder", "rows.npy", "--method", "leiden"]
 
-    def is_encoding() -> bool:
+    def is_encoding(job: Job) -> bool:
         return any(path.stat().st_size > 2_000_000 for path in (folder / "cache").glob("*.npy.part"))
 
-    def is_searching() -> bool:
+    def is_searching(job: Job) -> bool:
         return (folder / "search-kill" / "config.json").is_file()
 
-    def is_training() -> bool:
+    def is_training(job: Job) -> bool:
         events = folder / "train-kill" / "events.jsonl"
         return events.is_file() and len(events.read_text().splitlines()) >= 6
 
-    began: list[float] = []
-
-    def is_predicting() -> bool:
-        began.append(time.monotonic())
-        return began[-1] - began[0] > 12 and not (folder / "predict-kill.csv").exists()
+    def is_predicting(job: Job) -> bool:
+        return job.worked() > 6  # half of them to start with
 
     return [
         ("encode", ["fit", "pictures.tar", "--clusters", "10", "--encoder", "hog", "--method", "leiden"], is_encoding),
@@ -249,5 +260,7 @@ def job(what: str) -> None:
 if __name__ == "__main__":
     if sys.argv[1] == "job":
         job(sys.argv[2])
+    elif sys.argv[1] == "hosts":
+        hosts(sys.argv[2:])
     else:
-        {"hosts": hosts, "speed": speed}[sys.argv[1]]()
+        speed()

@@ -54,6 +54,10 @@ _PROBED = 10_000
 _PATIENCE = 1.0
 """Seconds that the first page waits for a source of many images to be opened."""
 _MANY = 50_000
+_STILL_OPENING = (
+    "The source is still being opened: so far only the small copies in the run folder are shown. "
+    "Reload the page a little later to see all pictures."
+)
 
 _MISSING_GRAY = 127
 
@@ -184,7 +188,9 @@ class LaterSource:
 
     @property
     def note(self) -> str | None:
-        """What to know about the source once it is open."""
+        """What to know about the source once it is open, or never will be."""
+        if self._error is not None:
+            return _only_small(self._error)
         return None if self._found is None else self._found[2]
 
     def tile(self, row: int) -> U8 | None:
@@ -194,6 +200,14 @@ class LaterSource:
     def large(self, row: int, side: int) -> U8 | None:
         """Return a whole picture, if the source is open."""
         return None if self._found is None else self._found[0].large(row, side)
+
+
+def _reason(error: BaseException) -> str:
+    return str(error).split(". ")[0].rstrip(".")
+
+
+def _only_small(error: BaseException) -> str:
+    return f"Only the small copies in the run folder can be shown. {_reason(error)}. Restore the source to see all."
 
 
 def _whole(stream: IO[bytes], side: int) -> ImageSpec:
@@ -234,24 +248,17 @@ class Pictures:
         later = LaterSource(lambda: _open_source(folder, names, spec))
         if not later.is_there(_PATIENCE if len(names) > _MANY else threading.TIMEOUT_MAX):
             tile = _tile_spec(spec, may_grow=folder.source_kind in GALLERY_KINDS)
-            note = (
-                "The source is still being opened: so far only the small copies in the run folder are shown. "
-                "Reload the page a little later to see all pictures."
-            )
-            return cls([later, *kept(tile)], tile, "source", note)
+            return cls([later, *kept(tile)], tile, "source", _STILL_OPENING)
         try:
             source, tile, note = later.opened()
             return cls([source, *kept(tile)], tile, "source", note)
         except SelfsortError as error:
             tile = _tile_spec(spec, may_grow=False)
-            reason = str(error).split(". ")[0].rstrip(".")
             sources = kept(tile)
             if not sources:
-                return cls(
-                    [], tile, "none", f"There are no pictures to show. {reason}. Restore the source to see them."
-                )
-            note = f"Only the small copies in the run folder can be shown. {reason}. Restore the source to see all."
-            return cls(sources, tile, "thumbnails", note)
+                missing = f"There are no pictures to show. {_reason(error)}. Restore the source to see them."
+                return cls([], tile, "none", missing)
+            return cls(sources, tile, "thumbnails", _only_small(error))
 
     def sheet(self, rows: Sequence[int]) -> Encoded:
         """Put small pictures on one sheet, `SHEET_COLUMNS` beside each other: one answer for many tiles."""

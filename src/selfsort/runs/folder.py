@@ -585,7 +585,7 @@ class RunFolder:
         """Write a text file whole."""
         self._write(name, lambda file: file.write(text.encode("utf-8", "backslashreplace")))
 
-    def write_array(self, name: str, array: np.ndarray[Any, Any], dtype: npt.DTypeLike = None) -> None:
+    def write_array(self, name: str, array: np.ndarray[Any, Any], dtype: npt.DTypeLike | None = None) -> None:
         """Write a .npy file whole, in blocks, with another precision if one is given."""
         self._write(name, lambda file: _save_array(file, array, array.dtype if dtype is None else np.dtype(dtype)))
 
