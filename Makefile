@@ -14,7 +14,7 @@ DOCS := $(VENV)-docs
 UV_COMPILE := $(SUPPLY)/bin/uv pip compile --quiet --universal --generate-hashes --no-annotate \
 	--custom-compile-command "make lock"
 
-.PHONY: demo test test-floats test-slow test-lowest test-wheel test-browser fuzz explorer check format bench lock licences sbom docs clean
+.PHONY: demo test test-floats test-slow test-lowest test-wheel test-browser fuzz explorer check format bench bench-scale lock licences sbom docs clean
 
 demo: $(VENV)/.installed            ## cluster real images end to end and write a report
 	$(BIN)/selfsort demo
@@ -81,6 +81,10 @@ format: $(VENV)/.installed
 
 bench: $(VENV)/.installed           ## ratios of speed and memory, written to benchmarks/results
 	$(BIN)/python -m benchmarks
+
+N ?= 1000000
+bench-scale: $(VENV)/.installed     ## N images from features to clusters: seconds, share, memory and growth by stage
+	$(BIN)/python -m benchmarks.scale --n $(N)
 
 lock: $(SUPPLY)/.installed          ## requirements.lock anew from constraints.txt, and the lock of the tools for it
 	$(UV_COMPILE) pyproject.toml $(EXTRAS:%=--extra %) -c constraints.txt $(OMIT:%=--no-emit-package %) -o requirements.lock

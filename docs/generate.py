@@ -9,6 +9,7 @@ short (names and defaults by who says so); docs/settings.md says what each setti
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -170,6 +171,93 @@ def corrections_learned() -> str:
     return _table(["data", "corrections", "ACC before", "moved alone", "learned"], rows)
 
 
+_STAGES = ("features", "neighbours", "graph", "communities")
+_PER_CORE_HOUR = 0.04
+"""Dollars that a core is rented for, about."""
+_GROWTH = {"features": 1.0, "neighbours": 1.5, "graph": 1.0, "communities": 1.1}
+"""Powers of n by which the stages grow: cells are visited in proportion to sqrt(n), the rest is n or n log n."""
+
+
+def stages_measured() -> str:
+    """Return what each stage takes, by number of images, and the power of n that fits."""
+    found = sorted((one for one in _records("scale") if "stages" in one), key=lambda one: int(one["n"]))
+    head = ["stage", *(f"{one['n']:,}" for one in found), "share", "peak GB", "power of n"]
+    last = found[-1]["stages"]
+    whole = sum(last[name]["seconds"] for name in _STAGES)
+    rows = [
+        [
+            name,
+            *(f"{one['stages'][name]['seconds']:,.1f} s" for one in found),
+            f"{last[name]['seconds'] / whole:.2f}",
+            f"{last[name]['peak_mb'] / 1e3:.1f}",
+            f"{_power([(one['n'], one['stages'][name]['seconds']) for one in found]):.2f}",
+        ]
+        for name in (*_STAGES, "merging")
+    ]
+    blank = ["", "", ""]
+    rows.append(["recall of the search", *(f"{one['recall']:.3f}" for one in found), *blank])
+    rows.append(["ACC", *(f"{one['acc']:.3f}" for one in found), *blank])
+    return _table(head, rows)
+
+
+def engines_measured() -> str:
+    """Return exact and approximate searches side by side."""
+    found = [one for one in _records("scale") if "engine" in one]
+    rows = [
+        [
+            one["engine"],
+            f"{one['n']:,}",
+            f"{one['build']:,.1f} s" if one.get("build") is not None else "",
+            f"{one['seconds']:,.1f} s",
+            f"{one['recall']:.4f}",
+            one.get("remark", ""),
+        ]
+        for one in found
+    ]
+    return _table(["search", "images", "of it to build", "seconds", "recall@20", ""], rows)
+
+
+def others_measured() -> str:
+    """Return other libraries on the same features."""
+    rows = [
+        [
+            name,
+            f"{one['n']:,}",
+            f"{said['seconds']:,.0f} s",
+            f"{said['peak_mb'] / 1e3:.1f}",
+            said["clusters"],
+            said["acc"],
+        ]
+        for one in _records("scale")
+        if "others" in one
+        for name, said in one["others"].items()
+    ]
+    if not rows:
+        return "None of them has been measured yet."
+    return _table(["on the same features", "images", "seconds", "peak GB", "clusters", "ACC"], rows)
+
+
+def a_billion() -> str:
+    """Return what each stage would take for a billion images, from the largest number that was measured."""
+    last = max((one for one in _records("scale") if "stages" in one), key=lambda one: int(one["n"]))
+    factor = 1e9 / last["n"]
+    rows = []
+    for name in _STAGES:
+        said = last["stages"][name]
+        hours = said["seconds"] * factor ** _GROWTH[name] / 3600
+        memory = said["peak_mb"] * factor / 1e6
+        rows.append([name, f"{_GROWTH[name]:.1f}", f"{hours:,.0f}", f"{memory:,.1f}", f"{hours * _PER_CORE_HOUR:,.0f}"])
+    return _table(["stage", "power of n", "core hours", "memory, TB", "dollars for cores"], rows)
+
+
+def _power(measured: Sequence[tuple[float, float]]) -> float:
+    """Fit seconds = c n^p by least squares of the logarithms."""
+    xs, ys = zip(*((math.log(n), math.log(max(seconds, 0.01))) for n, seconds in measured), strict=True)
+    x, y = sum(xs) / len(xs), sum(ys) / len(ys)
+    spread = sum((one - x) ** 2 for one in xs)
+    return sum((a - x) * (b - y) for a, b in zip(xs, ys, strict=True)) / spread if spread else math.nan
+
+
 def _seen(one: dict[str, object]) -> str:
     encoder = str(one["name"]).partition("+")[2]
     return f"{one['title']}, {f'with {encoder}' if encoder else 'from pixels'}"
@@ -199,6 +287,10 @@ RECORDED = {
     "choose-k-samples": numbers_of_samples,
     "corrections": corrections_learned,
     "duplicates": duplicates_found,
+    "scale-billion": a_billion,
+    "scale-engines": engines_measured,
+    "scale-others": others_measured,
+    "scale-stages": stages_measured,
     "trust": reliability,
     "trust-clusterings": clusterings_judged,
 }

@@ -20,10 +20,12 @@ import sys
 import sysconfig
 import tempfile
 import venv
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
 from selfsort.bench.datasets import DATASETS, read
 from selfsort.errors import MissingData
@@ -60,6 +62,11 @@ np.save(target, np.asarray(found.fit(rows).labels_, dtype=np.int64))
 """
 
 
+def as_labels(found: npt.ArrayLike) -> I64:
+    """Return what another program says in our form."""
+    return np.asarray(found).astype(np.int64)
+
+
 def umap_rows(rows: F32, seed: int) -> F32:
     """Embed in ten dimensions, as UMAP's authors advise before clustering."""
     import umap
@@ -80,21 +87,21 @@ def umap_hdbscan(rows: F32, k: int, seed: int) -> I64:
     from sklearn.cluster import HDBSCAN
 
     machine = HDBSCAN(min_cluster_size=max(5, len(rows) // (10 * k)), copy=True)
-    return machine.fit_predict(umap_rows(rows, seed)).astype(np.int64)
+    return as_labels(machine.fit_predict(umap_rows(rows, seed)))
 
 
 def kmeans(rows: F32, k: int, seed: int) -> I64:
     """Cluster by scikit-learn's k-means, ten starts."""
     from sklearn.cluster import KMeans
 
-    return KMeans(k, n_init=10, random_state=seed).fit_predict(rows).astype(np.int64)
+    return as_labels(KMeans(k, n_init=10, random_state=seed).fit_predict(rows))
 
 
 def agglomerative(rows: F32, k: int, seed: int) -> I64:
     """Cluster by Ward's linkage, scikit-learn's default."""
     from sklearn.cluster import AgglomerativeClustering
 
-    return AgglomerativeClustering(k).fit_predict(rows).astype(np.int64)
+    return as_labels(AgglomerativeClustering(k).fit_predict(rows))
 
 
 def spectral(rows: F32, k: int, seed: int) -> I64:
@@ -102,7 +109,9 @@ def spectral(rows: F32, k: int, seed: int) -> I64:
     from sklearn.cluster import SpectralClustering
 
     machine = SpectralClustering(k, affinity="nearest_neighbors", random_state=seed, assign_labels="cluster_qr")
-    return machine.fit_predict(rows).astype(np.int64)
+    with warnings.catch_warnings():  # classes that nothing joins are no fault of theirs
+        warnings.filterwarnings("ignore", message="Graph is not fully connected")
+        return as_labels(machine.fit_predict(rows))
 
 
 PEERS: dict[str, Callable[[F32, int, int], I64]] = {

@@ -48,13 +48,14 @@ def joined(device: str = "auto") -> Iterator[None]:
 
 
 @contextmanager
-def company() -> Iterator[None]:
-    """Turn the error of a lost process into one that says so."""
+def company(advice: str = "") -> Iterator[None]:
+    """Turn the error of a lost process into one that says so, and what to do."""
     try:
         yield
     except RuntimeError as error:
         if world_size() > 1 and _is_desertion(error):
-            raise Interrupted("another process of this job has ended, so this one cannot go on.") from error
+            told = "another process of this job has ended, so this one cannot go on."
+            raise Interrupted(f"{told} {advice}".strip()) from error
         raise
 
 

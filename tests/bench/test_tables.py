@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from selfsort.bench.cells import PROTOCOLS
+from selfsort.bench.cells import NO_ENCODER, PROTOCOLS
 from selfsort.bench.datasets import DATASETS
 from selfsort.bench.scripts import SCRIPTS
 from selfsort.bench.summary import summarise
@@ -26,7 +26,30 @@ def test_rows_that_claim_a_published_number_have_one() -> None:
         for row in (row for row in table.rows if row.is_published):
             name, features = row.printed_as or row.method, row.features or table.features
             columns = [DATASETS[dataset].printed_as or dataset for dataset in table.datasets]
-            assert all(published(name, column, features) for column in columns), (table.name, row.name)
+            found = [bool(published(name, column, features)) for column in columns]
+            # What was learned elsewhere, or made by hand, was shown on one data set each.
+            is_claimed = any(found) if row.encoder not in (NO_ENCODER, "jule@self") else all(found)
+            assert is_claimed, (table.name, row.name)
+
+
+def test_features_of_another_data_set_stand_beside_their_printed_figures() -> None:
+    found = {(s.row.encoder, s.dataset): s.published("nmi") for s in summarise(TABLES["jule-transfer"], {})}
+    assert found["none", "usps"] == 0.874
+    assert found["jule@mnist-test:top-2", "usps"] == 0.908
+    assert found["jule@usps:top-2", "mnist-test"] is None
+    by_hand = {(s.row.encoder, s.row.method, s.dataset): s.published("nmi") for s in summarise(TABLES["jule-12"], {})}
+    assert by_hand["hog", "ncuts", "mnist-test"] == 0.423
+    assert by_hand["hog", "ncuts", "umist"] is None
+
+
+@pytest.mark.parametrize(
+    ("table", "means"),
+    [("gatcluster-3-160", [0.669]), ("gatcluster-4", [0.735, 0.666, 0.678, 0.719, 0.645])],
+)
+def test_the_sweeps_of_gatcluster_stand_beside_their_printed_means(table: str, means: list[float]) -> None:
+    summaries = summarise(TABLES[table], {})
+    assert [summary.published("acc") for summary in summaries] == means
+    assert all(summary.is_mean_printed for summary in summaries)
 
 
 def test_the_sweeps_of_secu_stand_beside_their_printed_figures() -> None:

@@ -6,7 +6,9 @@ import json
 
 import pytest
 
+from selfsort import distributed
 from selfsort.cli import console
+from selfsort.errors import Interrupted
 
 
 def test_of_several_processes_the_first_one_speaks(
@@ -38,3 +40,10 @@ def test_nobody_looks_at_bars_in_a_pipe(capsys: pytest.CaptureFixture[str]) -> N
     with console.progress_bars():
         assert list(track([1, 2], "work", 2)) == [1, 2]
     assert capsys.readouterr().err == ""
+
+
+def test_a_job_that_loses_a_process_is_interrupted_and_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setattr(distributed, "world_size", lambda: 2)
+    with pytest.raises(Interrupted, match="Start the same command again"), console.job("cpu"):
+        raise RuntimeError("[gloo/transport/tcp/pair.cc:537] Read error [10.0.0.2]:1: Connection reset by peer")

@@ -26,6 +26,41 @@ from selfsort.runs.folder import RunFolder
 from selfsort.types import Snapshot
 
 
+class TestTrainOn:
+    """`--train-on N`: learn from some, sort all."""
+
+    @pytest.fixture
+    def source(self, tmp_path: Path) -> Path:
+        digits = load_digits()
+        pixels = np.rint(digits.images[:150] * 15.9).astype(np.uint8)
+        np.savez(tmp_path / "digits.npz", images=pixels[..., None], labels=digits.target[:150])
+        return tmp_path / "digits.npz"
+
+    def test_the_run_and_its_report_say_so(self, selfsort: Command, source: Path) -> None:
+        done = selfsort("fit", source, "--clusters", 5, "--method", "kmeans", "--train-on", 90, "--out", "run")
+        assert done.code == 0, done.err
+        assert json.loads(Path("run/config.json").read_text())["train_on"] == 90
+        assert len(Path("run/labels.csv").read_text().splitlines()) == 151
+        assert selfsort("report", "run", "--out", "page.html").code == 0
+        assert "Learned from 90 of 150 images" in Path("page.html").read_text()
+
+    def test_a_run_that_was_stopped_ends_in_the_same_labels(self, selfsort: Command, source: Path) -> None:
+        words = ["--clusters", 3, "--method", "toy", "--train-on", 90]
+        stopped = selfsort("fit", source, *words, "--out", "half", "--max-minutes", 0)
+        assert stopped.code == 3, stopped.err
+        assert selfsort("fit", "--resume", "half").code == 0
+        assert selfsort("fit", source, *words, "--out", "whole").code == 0
+        assert Path("half/labels.csv").read_bytes() == Path("whole/labels.csv").read_bytes()
+
+    def test_the_number_of_clusters_is_found_in_those_drawn(self, selfsort: Command, source: Path) -> None:
+        done = selfsort("fit", source, "--method", "leiden", "--train-on", 90, "--out", "run")
+        assert done.code == 0, done.err
+
+    def test_too_few_are_refused(self, selfsort: Command, source: Path) -> None:
+        words = ["--clusters", 9, "--method", "kmeans", "--train-on", 5]
+        assert_refused(selfsort("fit", source, *words), "--train-on must be at least the number of clusters (9); got 5")
+
+
 class TestRefusals:
     @pytest.mark.parametrize(
         ("words", "parts"),

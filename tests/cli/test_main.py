@@ -20,8 +20,8 @@ from selfsort.runs import launch as session
 FROZEN = {
     "sort": "SOURCE --out --no-browser --no-page",
     "fit": """SOURCE --clusters --method --recipe --set --seed --size --fit --gray/--color --where --labels
-        --labels-from-folders --encoder --features --outliers --stack-duplicates --self-label --start-from --max-bad
-        --memory --device --out --cache/--no-cache --resume --max-minutes --json""",
+        --labels-from-folders --encoder --features --outliers --stack-duplicates --train-on --self-label --start-from
+        --max-bad --memory --device --out --cache/--no-cache --resume --max-minutes --json""",
     "refine": """RUNS --stage --recipe --set --seed --labels --labels-from-folders --encoder --device --out
         --max-minutes --json""",
     "cut": "RUN --clusters --out --json",

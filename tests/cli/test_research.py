@@ -86,10 +86,12 @@ def test_methods(selfsort: Command) -> None:
     ]
     assert "min_agreement" in selfsort("methods", "self-label").out
     improvable = json.loads(selfsort("methods", "dac", "--json").out)["settings"]
-    assert [row["name"] for row in improvable][-3:] == [
+    assert [row["name"] for row in improvable][-5:] == [
         "improve.starts",
         "improve.start_length",
         "improve.regroup_every",
+        "improve.warm_start",
+        "improve.warm_passes",
     ]
     settings = json.loads(selfsort("methods", "kmeans", "--json").out)["settings"]
     own = [row["name"] for row in settings if not row["name"].startswith("encoder.")]

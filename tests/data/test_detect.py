@@ -12,7 +12,7 @@ from selfsort.errors import InvalidInput, MissingData
 
 
 def test_a_source_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(MissingData, match=r"The source .*nowhere is not there. Expected a folder of pictures, .*Check"):
+    with pytest.raises(MissingData, match=r"nowhere is not there. Expected a folder or a zip of pictures, .*Check"):
         read_source(tmp_path / "nowhere")
 
 

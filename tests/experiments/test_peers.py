@@ -1,6 +1,9 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+import venv
 from pathlib import Path
 
 import numpy as np
@@ -33,7 +36,8 @@ def test_what_hdbscan_leaves_out_is_wrong(
     labels[:100] = -1
     monkeypatch.setitem(PEERS, "umap-hdbscan", lambda rows, k, seed: labels)
     found = main(["score", "umist", "--peer", "umap-hdbscan"])
-    assert (found["acc"], found["n_outliers"], found["clusters"]) == (pytest.approx(475 / 575), 100, 20)
+    assert found["acc"] == pytest.approx(475 / 575)
+    assert (found["n_outliers"], found["clusters"]) == (100, 20)
 
 
 def test_clustpy_needs_its_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -45,12 +49,12 @@ def test_clustpy_needs_its_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_environment_borrows_packages_and_has_an_empty_torchvision(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(peers.venv, "create", lambda folder, with_pip: Path(folder).mkdir())
-    monkeypatch.setattr(peers, "_python", lambda folder: peers.sys.executable)
+    monkeypatch.setattr(venv, "create", lambda folder, with_pip: Path(folder).mkdir())
+    monkeypatch.setattr(peers, "_python", lambda folder: sys.executable)
     packages = tmp_path / "packages"
     packages.mkdir()
     answer = type("Done", (), {"stdout": f"{packages}\n"})
-    monkeypatch.setattr(peers.subprocess, "run", lambda *given, **named: answer)
+    monkeypatch.setattr(subprocess, "run", lambda *given, **named: answer)
     words = peers.make_environment(tmp_path / "environment")
     assert words[1:] == ["-m", "pip", "install", "--no-deps", "clustpy"]
     assert Path((packages / "borrowed.pth").read_text().strip()).is_dir()

@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import io
 import shutil
+import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -235,3 +237,38 @@ def test_without_the_source(photo_run: RunFolder, tmp_path: Path, lose: Callable
     assert found.origin == "none"
     assert found.sheet([0, 1]).missing == (0, 1)
     assert found.large(0) is None
+
+
+def test_a_picture_is_found_among_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    items = [Item(name, io.BytesIO) for name in "abcdefg"]
+    find = module._Finder(items, ("a", "c", "d", "x", "g", "b"))
+    found = [find(row) for row in range(6)]
+    assert [None if item is None else item.name for item in found] == ["a", "c", "d", None, "g", "b"]
+
+
+def test_a_source_that_takes_long_is_awaited_elsewhere(photo_run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    quick, may_open = opened(photo_run), threading.Event()
+    kept = photo_run.thumbnails()
+    assert kept is not None
+    open_source = module._open_source
+
+    def slow(*given: Any) -> Any:
+        may_open.wait(20)
+        return open_source(*given)
+
+    monkeypatch.setattr(module, "_open_source", slow)
+    monkeypatch.setattr(module, "_MANY", 1)
+    monkeypatch.setattr(module, "_PATIENCE", 0.01)
+    pictures = opened(photo_run)
+    assert not pictures.is_whole
+    assert pictures.origin == "source"
+    assert pictures.note is not None
+    assert "still being opened" in pictures.note
+    assert pictures.tile == quick.tile
+    assert pictures.sheet([int(kept.rows[0])]).missing == ()
+    may_open.set()
+    (later,) = (source for source in pictures._sources if isinstance(source, module.LaterSource))
+    assert later.is_there(20)
+    assert pictures.is_whole
+    assert pictures.note == quick.note
+    assert pictures.sheet([0, 1]).content == quick.sheet([0, 1]).content

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -50,7 +51,7 @@ class TestSettings:
         assert ImproveConfig(warm_start=True).is_on
 
     @pytest.mark.parametrize("wrong", [{"starts": 0}, {"start_length": 0}, {"regroup_every": -1}])
-    def test_bad_values_are_refused(self, wrong: dict[str, int]) -> None:
+    def test_bad_values_are_refused(self, wrong: dict[str, Any]) -> None:
         with pytest.raises(InvalidInput, match=f"{next(iter(wrong))} must be at least"):
             ImproveConfig(**wrong)
 

@@ -229,6 +229,20 @@ class TestTraining:
         images, truth = shapes(15, size=16, seed=seed)
         assert accuracy(result_of(images, replace(config, ae_epochs=8), seed=seed).labels, truth) == 1.0
 
+    def test_centres_may_be_those_of_communities(self) -> None:
+        """Three rings of points in a row."""
+        angle = np.linspace(0, 2 * np.pi, 80, endpoint=False)
+        ring = np.stack([np.cos(angle), np.sin(angle)], axis=1)
+        rows = np.concatenate([ring + np.array([5.0 * i, 0.0]) for i in range(3)]).astype(np.float32)
+        centres, inertia = dbc.graph_centres(rows, 3, device=CPU, seed=0)
+        np.testing.assert_allclose(sorted(centres.tolist()), [[0, 0], [5, 0], [10, 0]], atol=1e-5)
+        assert inertia == pytest.approx(240, rel=1e-5)
+
+    def test_a_run_from_communities_sorts_separable_pictures(self) -> None:
+        images, truth = shapes(15, size=16, seed=0)
+        config = replace(QUICK, ae_epochs=8, centres="graph")
+        assert accuracy(result_of(images, config, seed=0).labels, truth) > 0.9
+
     def test_events_tell_the_stages(self, pictures: Images) -> None:
         taken = list(snapshots(pictures, replace(QUICK, lr=0.01)))
         phases = [snapshot.event["phase"] for snapshot in taken]

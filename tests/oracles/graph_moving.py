@@ -9,12 +9,8 @@ from selfsort.types import F64, I64
 
 def modularity(dense: F64, labels: I64, resolution: float) -> float:
     whole, degrees = dense.sum(), dense.sum(axis=1)
-    total = 0.0
-    for i in range(len(labels)):
-        for j in range(len(labels)):
-            if labels[i] == labels[j]:
-                total += dense[i, j] / whole - resolution * degrees[i] * degrees[j] / whole**2
-    return float(total)
+    beyond_chance = dense / whole - resolution * np.outer(degrees, degrees) / whole**2
+    return float(beyond_chance[labels[:, None] == labels].sum())
 
 
 def settled(dense: F64, labels: I64, resolution: float) -> I64:

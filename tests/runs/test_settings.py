@@ -90,7 +90,7 @@ def test_old_names_are_said_once_on_the_command_line(selfsort: Command, npz: Pat
     assert new.err == ""
     for name in ("old", "new"):
         config = RunFolder.open(name).config
-        assert config["improve"] == {"starts": 2, "start_length": 1, "regroup_every": 0}
+        assert config["improve"] == ImproveConfig(starts=2, start_length=1).to_json()
         assert "starts" not in config["settings"]
     assert Path("old/labels.csv").read_bytes() == Path("new/labels.csv").read_bytes()
     refused = selfsort("fit", npz, "--clusters", 3, "--method", "jule", "--set", "improve.starts=2", "--out", "never")

@@ -9,7 +9,7 @@ from selfsort.errors import InvalidInput
 from selfsort.runs import soft as module
 from selfsort.runs.folder import RunFolder
 from selfsort.runs.soft import STRONGEST, WHOLE, read_soft, write_soft
-from selfsort.types import F32, State
+from selfsort.types import F32, Arrays, State
 
 
 def folder_in(path: Path) -> RunFolder:
@@ -79,7 +79,7 @@ CLUSTERS, SHARES = np.zeros((3, 5), np.int32), np.full((3, 5), 0.2, np.float32)
         ({"clusters": CLUSTERS[:0], "shares": SHARES[:0]}, 9),
     ],
 )
-def test_a_strangers_file_is_checked(tmp_path: Path, arrays: dict[str, np.ndarray], n_clusters: object) -> None:  # type: ignore[type-arg]
+def test_a_strangers_file_is_checked(tmp_path: Path, arrays: Arrays, n_clusters: object) -> None:
     folder = folder_in(tmp_path)
     folder.write_state(STRONGEST, State(arrays, {"n_clusters": n_clusters}))
     with pytest.raises(InvalidInput, match="its arrays do not fit together"):

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from tests.choose_k.planted import blobs
 
-from selfsort.trust.verdict import Verdict, judge
+from selfsort.trust.verdict import Verdict, _has_distinct, judge
 from selfsort.types import F32, I64
 
 CPU = torch.device("cpu")
@@ -68,3 +68,10 @@ def test_it_can_be_written() -> None:
     said = json.loads(json.dumps(verdict(rows, np.minimum(truth, 2)).to_json()))
     assert set(said) == {"level", "sentence", "expected", "hardly_apart", "two_kinds"}
     assert 0 <= said["expected"] <= 1
+
+
+def test_rows_that_differ_are_counted_until_there_are_enough() -> None:
+    rows = np.repeat(np.eye(4, dtype=np.float32), 50, axis=0)
+    rows[0, 1] = -0.0
+    assert _has_distinct(rows, 4)
+    assert not _has_distinct(rows, 5)

@@ -199,6 +199,7 @@ DATASETS: dict[str, DataSet] = {
             where=where,
             size=side,
             from_folders=True,
+            printed_as="imagenet10" if n_classes == 10 else "imagenet-dog",
         )
         for name, title, side, n_images, n_classes, where in (
             ("imagenet10", "ImageNet-10", 96, 13_000, 10, "class=imagenet-10"),

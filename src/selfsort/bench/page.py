@@ -117,7 +117,8 @@ def cell(summary: Summary, measure: Measure) -> str:
     best = summary.best(measure)
     if summary.shows_best and best is not None and spread is not None:
         shown = f"{_share(best)} / {_share(mean)} / {_share(spread)}"
-    return shown + ("" if printed is None else f" ({_share(printed)})")
+    which = ("mean " if summary.is_mean_printed else "best ") if summary.shows_best else ""
+    return shown + ("" if printed is None else f" ({which}{_share(printed)})")
 
 
 def results_page(records: Mapping[str, Json]) -> str:

@@ -9,7 +9,7 @@ from typing import Literal, get_args
 
 from selfsort.bench.datasets import DATASETS
 from selfsort.bench.tables import Row, Table
-from selfsort.metrics.published import published
+from selfsort.metrics.published import Score, published
 from selfsort.types import Json
 
 Measure = Literal["nmi", "acc", "ari", "seconds", "memory"]
@@ -61,11 +61,23 @@ class Summary:
 
     def published(self, measure: Measure) -> float | None:
         """Return what was printed; the first source is a method's main table."""
-        name, features = self.row.printed_as or self.row.method, self.row.features or self.features
-        dataset = DATASETS[self.dataset].printed_as or self.dataset
-        found = published(name, dataset, features) if self.row.is_published else ()
-        value: float | None = getattr(found[0], measure, None) if found else None
+        found = self._printed()
+        value: float | None = None if found is None else getattr(found, measure, None)
         return value
+
+    @property
+    def is_mean_printed(self) -> bool:
+        """Whether what was printed is a mean, where best, mean and standard deviation are shown."""
+        found = self._printed()
+        return found is not None and found.note == "mean"
+
+    def _printed(self) -> Score | None:
+        if not self.row.is_published:
+            return None
+        name, features = self.row.printed_as or self.row.method, self.row.features or self.features
+        found = published(name, DATASETS[self.dataset].printed_as or self.dataset, features)
+        means = [score for score in found if score.note == "mean"] if self.shows_best else []
+        return next(iter([*means, *found]), None)
 
     def to_json(self) -> Json:
         """Return JSON types."""

@@ -32,6 +32,7 @@ from selfsort.choose_k.stability import keep_rows, stability
 from selfsort.choose_k.views import view_agreement, view_neighbours
 from selfsort.errors import invalid
 from selfsort.graph.absorb import member_sums
+from selfsort.graph.approximate import find_neighbours
 from selfsort.graph.communities import symmetric_affinities
 from selfsort.graph.copies import Distinct, count_once, exact_copies
 from selfsort.graph.knn import nearest_neighbours
@@ -117,7 +118,7 @@ def choose_k(
     _check(features, low, high)
     group, first = exact_copies(features)
     if neighbours is None and len(first) > 1:
-        own = nearest_neighbours(features[first], LIST_LENGTH, device=device)
+        own = find_neighbours(features[first], LIST_LENGTH, device=device)
         distinct = count_once(own)
         group, first = distinct.group[group], first[distinct.first]
     elif neighbours is not None:

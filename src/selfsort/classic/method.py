@@ -51,6 +51,7 @@ MAX_DENSE = 20_000
 # fixed, and divides the 4,096 images that a saved run is predicted in: predicting the training images in order
 # then repeats the very same products and gives the very same labels.
 _BLOCK = 1024
+_PIXELS_AT_ONCE = 2**22
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,12 +145,13 @@ def pixel_features(images: Images, mean: F32 | None = None) -> F32:
     """
     flat = images.pixels.reshape(len(images), -1)
     features: F32 = allocate_floats(flat.shape)
-    for start in range(0, len(flat), _BLOCK):  # whole-array steps would hold three copies of the data at once
-        block = flat[start : start + _BLOCK].astype(np.float32)
+    n_block = max(1, _PIXELS_AT_ONCE // flat.shape[1])
+    for start in range(0, len(flat), n_block):  # whole-array steps would hold three copies of the data at once
+        block = flat[start : start + n_block].astype(np.float32)
         block /= np.float32(255)
         if mean is not None:
             block -= mean
-        features[start : start + _BLOCK] = unit_rows(block)
+        features[start : start + n_block] = unit_rows(block)
         forget(features)
         forget(images.pixels)
     return features

@@ -26,13 +26,13 @@ def is_main() -> bool:
 
 @contextmanager
 def job(device: str) -> Iterator[None]:
-    """Meet the other processes, if torchrun has started some."""
+    """Meet the other processes, if torchrun has started some; one that is lost ends the job, not in a fault."""
     if "RANK" not in os.environ:
         yield
         return
-    from selfsort.distributed import joined
+    from selfsort.distributed import company, joined
 
-    with joined(device):
+    with joined(device), company("Start the same command again: features that were computed are kept."):
         yield
 
 

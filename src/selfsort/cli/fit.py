@@ -120,6 +120,12 @@ def fit(
         bool,
         typer.Option("--stack-duplicates", help="Count copies, other versions and bursts of a picture once."),
     ] = False,
+    train_on: Annotated[
+        int | None,
+        typer.Option(
+            min=2, help="Learn from so many images, drawn by the seed, and sort all by what was learned.", metavar="N"
+        ),
+    ] = None,
     self_label: Annotated[
         Path | None, typer.Option(help="The same as: selfsort refine RUN.", show_default=False)
     ] = None,
@@ -127,7 +133,9 @@ def fit(
         Path | None, typer.Option(help="Begin with the network of this finished run.", show_default=False)
     ] = None,
     max_bad: MaxBadOption = 0.05,
-    memory: Annotated[str | None, typer.Option(help="Memory for pixels, as 8G; default half of RAM.")] = None,
+    memory: Annotated[
+        str | None, typer.Option(help="Memory for images and features, as 8G; default half of RAM.")
+    ] = None,
     device: DeviceOption = "auto",
     out: Annotated[Path | None, typer.Option("--out", help="Run folder to write.", show_default=False)] = None,
     cache: Annotated[
@@ -193,6 +201,7 @@ def fit(
                 cache=cache,
                 outliers=outliers,
                 stack_duplicates=stack_duplicates,
+                train_on=train_on,
                 start_from=earlier,
                 device=device,
                 out=out,

@@ -19,8 +19,7 @@ from selfsort.errors import InvalidInput, MissingData, invalid
 Source = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 _KNOWN = (
-    "a folder of pictures, a zip of them, a list file, .npz, .npy, HDF5, idx, CIFAR or STL-10 binary, tar shards or "
-    "Parquet"
+    "a folder or a zip of pictures, a list file, .npz, .npy, HDF5, idx, CIFAR or STL-10 binary, tar shards or Parquet"
 )
 _SNIFFED_BYTES = 4096
 _TAR_MAGIC = slice(257, 262)

@@ -34,6 +34,8 @@ from selfsort.errors import MissingData, invalid
 from selfsort.progress import track
 from selfsort.types import I64, U8, Json
 
+GALLERY_KINDS = ("folder", "list", "files", "webdataset", "datasets", "parquet")
+"""Sources of encoded pictures, which may be larger than what a run has seen of them."""
 DEFAULT_SIDE = 96
 # A folder of equal photographs has a common size that no clustering needs; this is where we stop taking it.
 LARGEST_COMMON_SIDE = 256

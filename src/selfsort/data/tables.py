@@ -12,6 +12,7 @@ import numpy.typing as npt
 from selfsort.data.arrays import conform_into
 from selfsort.data.class_lists import CLASS_LISTS
 from selfsort.data.datasets import ImageSpec
+from selfsort.data.store import forget
 from selfsort.errors import InvalidInput, invalid
 from selfsort.progress import track
 from selfsort.types import U8
@@ -178,5 +179,6 @@ def fill(table: Table, chosen: Bools | None, spec: ImageSpec, out: U8) -> None:
         kept = block if chosen is None else block[chosen[row : row + len(block)]]
         if len(kept):
             conform_into(kept, spec, out[target : target + len(kept)])
+            forget(out)
         row += len(block)
         target += len(kept)

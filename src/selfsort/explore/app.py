@@ -38,6 +38,7 @@ from selfsort.runs.edits import MAX_NAME
 
 MAX_ROWS = 2_000_000
 """Most images that one request may name."""
+MOST_NAMES = 200_000
 MAX_SHEET = 64
 MAX_SIMILAR = 5000
 MAX_PARTS = 20
@@ -268,7 +269,8 @@ def _add_reading(app: FastAPI, desk: Desk) -> None:
     @app.get("/api/names")
     def names(response: Response) -> list[str]:
         response.headers["cache-control"] = "private, max-age=3600"
-        return list(desk.editor.names)
+        # So many would keep the browser busy for seconds: the page asks for the name of an image that is opened.
+        return list(desk.editor.names) if len(desk.editor) <= MOST_NAMES else []
 
     @app.get("/api/history")
     def history(response: Response) -> list[HistoryEntry]:
@@ -308,7 +310,8 @@ def _add_pictures(app: FastAPI, desk: Desk) -> None:
     def sheet(row: Annotated[list[Number], Query(min_length=1, max_length=MAX_SHEET)]) -> Response:
         for one in row:
             _require_row(desk.editor, one)
-        return _picture(desk.pictures.sheet(row))
+        is_whole = desk.pictures.is_whole  # before it is made: what was missing then is not to be remembered
+        return _picture(desk.pictures.sheet(row), is_whole=is_whole)
 
     @app.get("/api/pictures/{row}", response_class=Response, responses=picture)
     def large(row: Annotated[int, InPath(ge=0, lt=2**40)], full: bool = False) -> Response:
@@ -424,8 +427,9 @@ def _static(name: str) -> Response:
     return Response(content, media_type=media_type, headers={"cache-control": "no-cache"})
 
 
-def _picture(encoded: Encoded) -> Response:
-    headers = {"cache-control": "private, max-age=3600", "x-missing": ",".join(map(str, encoded.missing))}
+def _picture(encoded: Encoded, *, is_whole: bool = True) -> Response:
+    keeping = "private, max-age=3600" if is_whole else "no-store"
+    headers = {"cache-control": keeping, "x-missing": ",".join(map(str, encoded.missing))}
     return Response(encoded.content, media_type=encoded.media_type, headers=headers)
 
 

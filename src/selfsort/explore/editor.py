@@ -6,7 +6,7 @@ What the editor answers is made of plain dataclasses: the web application hands 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -14,6 +14,7 @@ from typing import Any, Literal, Self
 import numpy as np
 import numpy.typing as npt
 
+from selfsort.data.lazy import Mapped
 from selfsort.errors import InvalidInput
 from selfsort.explore.similar import Features
 from selfsort.runs.arrays import with_columns
@@ -35,6 +36,8 @@ Order = Literal["typical", "borderline", "unsure", "name"]
 _MORE_PARTS, _MOST_PARTS = 20, 300
 """How many more clusters than the run has the tree shows at least, and how many at most."""
 _TREE_PICTURES = 5
+_FEWEST_FOR_COVER, _MOST_FOR_COVERS = 50, 20_000
+"""Images among which the cover of a cluster is looked for, and of all clusters together."""
 _NAMED = 3
 """Clusters that a branch which joins several is called by."""
 
@@ -138,7 +141,7 @@ class Editor:
 
     def __init__(self, folder: RunFolder, table: LabelTable, journal: Journal | None) -> None:
         self.folder, self.table = folder, table
-        self.names = tuple(printable(name) for name in self.table.names)
+        self.names: Sequence[str] = Mapped(self.table.names, printable)
         n_images = len(self.names)
         # Without features every image is as typical as any other: they are listed in their order.
         features = np.zeros((n_images, 1), np.float32) if journal is None else _features_of(folder, n_images)
@@ -420,9 +423,11 @@ class Editor:
         return rows
 
     def _cover(self, cluster: int, rows: I64) -> int:
-        """Return the most typical image; remembered as long as the members stay the same."""
+        """Return the most typical image, of very many that of a sample; remembered while the members are the same."""
         key = hash(rows.tobytes())
         if cluster not in self._covers or self._covers[cluster][0] != key:
+            most = max(_FEWEST_FOR_COVER, _MOST_FOR_COVERS // self._labelling.n_ids)
+            rows = rows[:: max(1, len(rows) // most)]
             self._covers[cluster] = (key, int(rows[int(np.argmax(self.features.closeness(rows)))]))
         return self._covers[cluster][1]
 

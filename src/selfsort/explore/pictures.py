@@ -24,7 +24,7 @@ from selfsort.data.datasets import ImageSpec
 from selfsort.data.decode import Unreadable, decode, probe
 from selfsort.data.detect import open_recorded
 from selfsort.data.folder import expanded, open_file, recorded_item
-from selfsort.data.gallery import Gallery, Item
+from selfsort.data.gallery import GALLERY_KINDS, Gallery, Item
 from selfsort.data.resize import cpu_count
 from selfsort.errors import InvalidInput, SelfsortError
 from selfsort.runs.folder import RunFolder, Thumbnails
@@ -50,6 +50,14 @@ _CACHE_BYTES = 96 * 2**20
 
 _PROBED = 10_000
 """Of more files than this only so many are looked for on opening; the others when they are shown."""
+
+_PATIENCE = 1.0
+"""Seconds that the first page waits for a source of many images to be opened."""
+_MANY = 50_000
+_STILL_OPENING = (
+    "The source is still being opened: so far only the small copies in the run folder are shown. "
+    "Reload the page a little later to see all pictures."
+)
 
 _MISSING_GRAY = 127
 
@@ -149,6 +157,59 @@ class FileSource:
         return open_file(path)
 
 
+class LaterSource:
+    """A source that takes long to open: it is opened in a thread, and has no pictures until then."""
+
+    def __init__(self, open_it: Callable[[], tuple[PictureSource, ImageSpec, str | None]]) -> None:
+        self._open = open_it
+        self._found: tuple[PictureSource, ImageSpec, str | None] | None = None
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self._found = self._open()
+        except BaseException as error:  # for the one who asks
+            self._error = error
+
+    def is_there(self, seconds: float) -> bool:
+        """Wait so long at most; say whether it is open, or never will be."""
+        if seconds > 0:
+            self._thread.join(seconds)
+        return not self._thread.is_alive()
+
+    def opened(self) -> tuple[PictureSource, ImageSpec, str | None]:
+        """Return the source, the size of its tiles, and what to know about it; or raise why there is none."""
+        if self._error is not None:
+            raise self._error
+        assert self._found is not None, "is there"
+        return self._found
+
+    @property
+    def note(self) -> str | None:
+        """What to know about the source once it is open, or never will be."""
+        if self._error is not None:
+            return _only_small(self._error)
+        return None if self._found is None else self._found[2]
+
+    def tile(self, row: int) -> U8 | None:
+        """Return a small picture, if the source is open."""
+        return None if self._found is None else self._found[0].tile(row)
+
+    def large(self, row: int, side: int) -> U8 | None:
+        """Return a whole picture, if the source is open."""
+        return None if self._found is None else self._found[0].large(row, side)
+
+
+def _reason(error: BaseException) -> str:
+    return str(error).split(". ")[0].rstrip(".")
+
+
+def _only_small(error: BaseException) -> str:
+    return f"Only the small copies in the run folder can be shown. {_reason(error)}. Restore the source to see all."
+
+
 def _whole(stream: IO[bytes], side: int) -> ImageSpec:
     look = probe(stream)
     scale = min(1, side / max(look.width, look.height))
@@ -162,31 +223,42 @@ class Pictures:
         self, sources: Sequence[PictureSource], tile: ImageSpec, origin: Origin, note: str | None = None
     ) -> None:
         self._sources = sources
-        self.is_quick = not any(isinstance(source, FileSource) for source in sources)
+        self.is_quick = not any(isinstance(source, FileSource | LaterSource) for source in sources)
         """True if no picture has to be decoded first."""
         self.tile = tile
         self.origin = origin
-        self.note = note
+        self._note = note
+
+    @property
+    def is_whole(self) -> bool:
+        """False while the source is still being opened: what is missing may be there later."""
+        return all(source.is_there(0) for source in self._sources if isinstance(source, LaterSource))
+
+    @property
+    def note(self) -> str | None:
         """What the user should know about where the pictures come from."""
+        later = next((source for source in self._sources if isinstance(source, LaterSource)), None)
+        return self._note if later is None or not later.is_there(0) else later.note
 
     @classmethod
     def open(cls, folder: RunFolder, names: Sequence[str]) -> Pictures:
         """Find the pictures of a run."""
         spec = ImageSpec.from_json(folder.field("image", dict))
         kept = _kept(folder.thumbnails(), len(names))
+        later = LaterSource(lambda: _open_source(folder, names, spec))
+        if not later.is_there(_PATIENCE if len(names) > _MANY else threading.TIMEOUT_MAX):
+            tile = _tile_spec(spec, may_grow=folder.source_kind in GALLERY_KINDS)
+            return cls([later, *kept(tile)], tile, "source", _STILL_OPENING)
         try:
-            source, tile, note = _open_source(folder, names, spec)
+            source, tile, note = later.opened()
             return cls([source, *kept(tile)], tile, "source", note)
         except SelfsortError as error:
             tile = _tile_spec(spec, may_grow=False)
-            reason = str(error).split(". ")[0].rstrip(".")
             sources = kept(tile)
             if not sources:
-                return cls(
-                    [], tile, "none", f"There are no pictures to show. {reason}. Restore the source to see them."
-                )
-            note = f"Only the small copies in the run folder can be shown. {reason}. Restore the source to see all."
-            return cls(sources, tile, "thumbnails", note)
+                missing = f"There are no pictures to show. {_reason(error)}. Restore the source to see them."
+                return cls([], tile, "none", missing)
+            return cls(sources, tile, "thumbnails", _only_small(error))
 
     def sheet(self, rows: Sequence[int]) -> Encoded:
         """Put small pictures on one sheet, `SHEET_COLUMNS` beside each other: one answer for many tiles."""
@@ -233,8 +305,7 @@ def _open_source(
         return files, tile, _note_on_missing(files, len(names), reading.path)
     opened = open_recorded(reading.path, reading.recorded)
     if isinstance(opened, Gallery):
-        by_name = {item.name: item for item in opened.items}
-        files = FileSource(lambda row: by_name.get(names[row]), (), tile)
+        files = FileSource(_Finder(opened.items, names), (), tile)
         return files, tile, _note_on_missing(files, len(names), reading.path)
     dataset = reading.read(min_images=1)
     # Rows of an array have only their pixels to be known by.
@@ -242,6 +313,27 @@ def _open_source(
         raise InvalidInput(f"the images in {reading.path} are not those of the run.")
     tile = _tile_spec(spec, may_grow=False)
     return ArraySource(dataset.images.pixels, lambda row: row, tile), tile, None
+
+
+class _Finder:
+    """Finds the picture of an image among those of a source, which are in the same order, with some more between."""
+
+    def __init__(self, items: Sequence[Item], names: Sequence[str]) -> None:
+        self._items, self._names = items, names
+        self._ahead = 0
+        self._places: dict[str, int] | None = None
+
+    def __call__(self, row: int) -> Item | None:
+        name = self._names[row]
+        for place in (row + self._ahead, row):
+            if place < len(self._items) and (item := self._items[place]).name == name:
+                return item
+        if self._places is None:
+            self._places = {item.name: place for place, item in enumerate(self._items)}
+        if (found := self._places.get(name)) is None:
+            return None
+        self._ahead = max(0, found - row)
+        return self._items[found]
 
 
 def _note_on_missing(files: FileSource, n_images: int, source: str) -> str | None:

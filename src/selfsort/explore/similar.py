@@ -5,6 +5,7 @@ Shape letters: N images, D features, M of the images.
 
 from __future__ import annotations
 
+import threading
 import warnings
 from collections.abc import Iterable
 
@@ -22,14 +23,14 @@ _KEPT_BYTES = 2**29
 class Features:
     """The features of a run, at unit length; what is not a number counts as zero.
 
-    They are kept in memory if they are small enough, and else read from the mapped file whenever they are needed.
+    They are kept in memory, if they are small enough, from the first search through all of them on; and else read from
+    the mapped file whenever they are needed.
     """
 
     def __init__(self, features_ND: F32) -> None:
         self._features_ND = features_ND
         self._kept_ND: F32 | None = None
-        if features_ND.nbytes <= _KEPT_BYTES:
-            self._kept_ND = np.concatenate([self._unit(rows) for rows in self._all()])
+        self._lock = threading.Lock()
 
     def __len__(self) -> int:
         return len(self._features_ND)
@@ -48,6 +49,15 @@ class Features:
         block /= np.where(norm > 0, norm, np.float32(1))[:, None]
         return block
 
+    def _keep(self) -> None:
+        """Read all features once, if they are small enough to stay."""
+        with self._lock:
+            if self._kept_ND is None and self._features_ND.nbytes <= _KEPT_BYTES:
+                kept: F32 = np.empty(self._features_ND.shape, np.float32)
+                for rows in self._all():
+                    kept[rows] = self._unit(rows)
+                self._kept_ND = kept
+
     def _slices(self, n: int) -> list[slice]:
         """Cut n rows into blocks, so small that wide ones are thinned out all alike and others not at all."""
         height = max(1, min(_BLOCK_ROWS, _BLOCK_NUMBERS // max(1, self._features_ND.shape[1])))
@@ -61,6 +71,7 @@ class Features:
 
     def nearest(self, rows: I64, count: int) -> tuple[I64, F32]:
         """Return the images most like the mean of some, without them: best first, ties by number, with the cosine."""
+        self._keep()
         query_D = _direction(map(self._unit, self._some(rows)))
         scores_N = np.concatenate([self._unit(block) @ query_D for block in self._all()])
         scores_N[rows] = -np.inf

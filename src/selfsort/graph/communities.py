@@ -22,7 +22,7 @@ from scipy.sparse import csr_array
 from selfsort.errors import invalid
 from selfsort.graph.absorb import LARGE_SHARE
 from selfsort.graph.agglomerate import Agglomeration, agglomerate
-from selfsort.graph.condensed import PER_START, Condensed, condense, modularity, settled
+from selfsort.graph.condensed import MOST_STARTS, PER_START, Condensed, condense, modularity, settled, small_communities
 from selfsort.graph.neighbours import Neighbours
 from selfsort.types import I64
 
@@ -89,16 +89,13 @@ def symmetric_affinities(neighbours: Neighbours, n_neighbours: int | None = None
     return both
 
 
-def find_communities(
-    graph: csr_array, *, resolution: float = 1.0, seed: int = 0, n_passes: int = _N_PASSES
-) -> Communities:
+def find_communities(graph: csr_array, *, resolution: float = 1.0, seed: int = 0) -> Communities:
     """Partition an undirected graph; the number of communities follows from the graph and the resolution.
 
     Args:
         graph: (N, N) symmetric weights, from `symmetric_affinities`.
         resolution: above zero; 1 is Newman's modularity.
         seed: decides the order in which items are visited.
-        n_passes: how often the search begins again with what it has found.
     """
     if resolution <= 0:
         raise invalid("resolution", "be above 0", resolution, "Use 1, the usual value.")
@@ -111,7 +108,7 @@ def find_communities(
         graph.data.astype(np.float64, copy=False),
         n_items,
         resolution=resolution,
-        iterations=n_passes,
+        iterations=_N_PASSES,
         seed=seed,
     )
     labels = np.full(n_items, -1, dtype=np.int64)
@@ -156,7 +153,7 @@ def find_n_communities(
         that were found with at least as many large ones as wanted.
     """
     large_size = LARGE_SHARE * graph.shape[0] / n_clusters if absorb else 1.0
-    condensed = _condensed(graph, seed) if graph.shape[0] > condensed_above else None
+    condensed = _condensed(graph) if graph.shape[0] > condensed_above else None
     low, high, resolution = _LOWEST, _HIGHEST, 1.0
     best: Communities | None = None
     for _ in range(_N_BISECTIONS):
@@ -182,10 +179,9 @@ def find_n_communities(
     return agglomerate(graph, best.labels, n_clusters, absorb=absorb, features=features), best
 
 
-def _condensed(graph: csr_array, seed: int) -> Condensed:
-    """Join the images of small communities; one pass is enough for these."""
-    small = find_communities(graph, resolution=max(graph.shape[0] / PER_START, 1.0), seed=seed, n_passes=1)
-    return condense(graph, small.labels)
+def _condensed(graph: csr_array) -> Condensed:
+    """Join the images of small communities."""
+    return condense(graph, small_communities(graph, float(np.clip(graph.shape[0] / PER_START, 1, MOST_STARTS))))
 
 
 def _settled(graph: csr_array, found: Communities, n_clusters: int, large_size: float) -> Communities:

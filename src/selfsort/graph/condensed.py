@@ -1,9 +1,11 @@
 """A very large graph by its small communities: what is asked often is asked of these, and images settle at the end.
 
-Leiden at a high resolution finds communities of some hundred images, in one pass over the graph. Each becomes one item
-whose arcs are the sums of its images' arcs, so that the graph has a hundredth of the items and every partition of it
-has the modularity that the same partition of the images has. What was found there is handed down to the images, and
-each of them moves to the community that it has most arcs to, beyond chance, until (nearly) none wants to.
+At a high resolution images move, one by one, to the neighbour that gains most modularity, then what has come together
+moves as one, and again (the first steps of Louvain: Blondel, Guillaume, Lambiotte, Lefebvre, JSTAT 2008): small
+communities of a hundred images or more, in a few passes over the graph. Each becomes one item whose arcs are sums of
+its images' arcs, so that the graph has a few thousand items and every partition of it has the modularity that the same
+partition of the images has. What Leiden finds there is handed down to the images, and each of them moves to the
+community that it has most arcs to, beyond chance, until (nearly) none wants to.
 
 The compiled search knows no arc from an item to itself. So every item has a twin, joined to it alone, by half of the
 weight inside the item at either end: weight and degrees are then as they should be.
@@ -19,9 +21,12 @@ from scipy.sparse import coo_array, csr_array
 from selfsort.graph._kernels.moving import move_items
 from selfsort.types import F64, I64
 
-PER_START = 1000
-"""The resolution of the small communities is one for so many images; they have about a tenth of them."""
+PER_START, MOST_STARTS = 1000, 200
+"""The resolution of the small communities is one for so many images, and at most this. There are about ten times as
+many communities: two thousand are soon bisected, whatever the number of images."""
 
+_HARDLY = 0.95
+"""Items have come together as far as they will when more than this share of them is left."""
 _N_ROUNDS = 10
 """Most rounds in which images move."""
 _FEW = 1e-4
@@ -43,11 +48,28 @@ class Condensed:
         return of_images
 
 
-def condense(graph: csr_array, labels: I64) -> Condensed:
-    """Join the items of each community; labels are 0..P-1."""
+def small_communities(graph: csr_array, resolution: float) -> I64:
+    """Return communities 0..P-1 that gain nothing by joining, at a resolution high enough to keep them small."""
+    labels: I64 = np.arange(graph.shape[0])
+    while True:
+        n_before = graph.shape[0]
+        _, found = np.unique(settled(graph, np.arange(n_before), resolution), return_inverse=True)
+        labels = found[labels]
+        if found.max() + 1 > _HARDLY * n_before:
+            return labels
+        graph = _joined(graph, found)
+
+
+def _joined(graph: csr_array, labels: I64) -> csr_array:
+    """Add up the arcs of each community; those inside it become an arc to itself."""
     n_items, n_parts = len(labels), int(labels.max()) + 1
     member = csr_array((np.ones(n_items), labels.astype(np.int32), np.arange(n_items + 1)), shape=(n_items, n_parts))
-    joined = coo_array(member.T @ (graph @ member))
+    return csr_array(member.T @ (graph @ member))
+
+
+def condense(graph: csr_array, labels: I64) -> Condensed:
+    """Join the items of each community; labels are 0..P-1."""
+    joined, n_parts = coo_array(_joined(graph, labels)), int(labels.max()) + 1
     is_inside = joined.row == joined.col
     inside = np.bincount(joined.row[is_inside], joined.data[is_inside], minlength=n_parts)
     own = np.arange(n_parts)
@@ -63,7 +85,7 @@ def condense(graph: csr_array, labels: I64) -> Condensed:
 def settled(graph: csr_array, labels: I64, resolution: float) -> I64:
     """Let single items move between communities (0..P-1) as long as modularity gains; none is founded, some may end."""
     degrees: F64 = np.asarray(graph.sum(axis=1)).ravel()
-    found, totals = labels.copy(), np.bincount(labels, degrees)
+    found, totals = labels.copy(), np.bincount(labels, degrees).astype(np.float64)
     if totals.sum() == 0:
         return found
     for _ in range(_N_ROUNDS):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from selfsort import distributed
+from selfsort.data.store import allocate_floats, forget
 from selfsort.errors import InvalidInput, invalid
 from selfsort.learning.batches import InputTensor
 from selfsort.progress import track
@@ -55,5 +55,13 @@ def encode_several(
 
 def apply_in_blocks(model: Model, images: Inputs, layer: str = "top", block: int = 4096) -> Assignment:
     """Apply a model to any number of images with bounded memory."""
-    parts = [model.apply(images.subset(slice(i, i + block)), layer) for i in range(0, len(images), block)]
-    return Assignment(np.concatenate([part.features for part in parts]), np.concatenate([part.soft for part in parts]))
+    tables: list[F32] = []
+    for start in range(0, len(images), block):
+        some = slice(start, start + block)
+        found = model.apply(images.subset(some), layer)
+        parts = (found.features, found.soft)
+        tables = tables or [allocate_floats((len(images), *part.shape[1:]), part.dtype.str) for part in parts]
+        for table, part in zip(tables, parts, strict=True):
+            table[some] = part
+            forget(table)
+    return Assignment(*tables)

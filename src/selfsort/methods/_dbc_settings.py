@@ -74,6 +74,9 @@ class DBCConfig(FCAEConfig):
     n_j: Literal["boosted", "soft", "constant"] = setting(
         "boosted", "cluster sizes in the target: sum of s^alpha, sum of s (as DEC), or 1", "paper"
     )
+    centres: Literal["kmeans", "graph"] = setting(
+        "kmeans", "first centres: of k-means, or the means of the communities of the features' neighbour graph"
+    )
     epochs: int = setting(0, "targets in stage II, at most; 0: enough passes for 6,000 steps, but 20 to 100")
     target_steps: int = setting(0, "steps per target in stage II, at most; 0: a whole pass over the images")
     lr: float = setting(1e-3, "learning rate of Adam in stage II, where it begins")

@@ -22,7 +22,7 @@ Where we differ from the paper:
 - Training stops when fewer than 0.1 % of the labels change in an epoch; the paper waits for none.
 - The labels logged in stage I are a quick look, not k-means on all images: see `_dbc_history.glance`.
 - Off by default and not in the paper: `rotate`, `translate`, `zoom`, `restore`, `still_share`, `rec_weight`,
-  `before_relu`, `whiten`, `target_steps`.
+  `before_relu`, `whiten`, `target_steps`, `centres=graph`.
 - `dec` trains its auto-encoder end to end; the original stacks denoising layers one by one.
 """
 
@@ -42,6 +42,8 @@ from torch import Tensor, nn
 from selfsort import distributed
 from selfsort.augment.policy import Affine
 from selfsort.classic.kmeans import kmeans
+from selfsort.graph.approximate import find_neighbours
+from selfsort.graph.communities import community_width, find_n_communities, symmetric_affinities
 from selfsort.learning.batches import FeatureTensor, InputTensor, shuffled_batches, tensor_of
 from selfsort.learning.checkpoint import Checkpoint, pack_module, saved_shape, to_numpy, unpack_module
 from selfsort.learning.encode import check_request, encode
@@ -322,12 +324,26 @@ def _whiten(run: _Run, features: F32) -> tuple[F32, dict[str, int]]:
 
 
 def _place_centres(run: _Run, features: F32, seed: int) -> float:
-    """K-means on the features of all images; returns its inertia."""
-    fitted = kmeans(features, run.config.n_clusters, seed=seed, n_restarts=run.config.n_restarts)
-    run.set_centres(fitted.centroids)
+    """Cluster the features of all images for the first centres; returns the inertia."""
+    config = run.config
+    if isinstance(config, DBCConfig) and config.centres == "graph":
+        centres, inertia = graph_centres(features, config.n_clusters, device=run.device, seed=seed)
+    else:
+        fitted = kmeans(features, config.n_clusters, seed=seed, n_restarts=config.n_restarts)
+        centres, inertia = fitted.centroids, fitted.inertia
+    run.set_centres(centres)
     run.is_clustered = 1
     run.enter_stage_two()
-    return fitted.inertia
+    return inertia
+
+
+def graph_centres(features: F32, n_clusters: int, *, device: torch.device, seed: int) -> tuple[F32, float]:
+    """Return the means of the communities of the neighbour graph, and their inertia; ours."""
+    neighbours = find_neighbours(features, community_width(len(features), n_clusters), device=device)
+    graph = symmetric_affinities(neighbours)
+    labels = find_n_communities(graph, n_clusters, features, seed=derive_seed(seed, "leiden"))[0].labels
+    centres: F32 = np.stack([features[labels == j].mean(axis=0) for j in range(n_clusters)])
+    return centres, float(np.square(features - centres[labels]).sum(dtype=np.float64))
 
 
 def _learn_target(run: _Run, config: DBCConfig, r_NK: Tensor, *, is_still: bool) -> EpochStats:

@@ -100,6 +100,12 @@ _DBC: tuple[Recipe, ...] = (
             ("fcae-kmeans", _DBC_RESTORED),
         )
     ),
+    Recipe(
+        "graph",
+        "dbc",
+        _DBC_RESTORED | {"alpha": 4.0, "still_share": 0.1, "centres": "graph"},
+        "ours: as restored, from the centres of communities of the neighbour graph in place of k-means",
+    ),
     *(
         Recipe(
             "whitened",

@@ -158,6 +158,12 @@ class RunData:
             found,
         )
 
+    @property
+    def neighbour_recall(self) -> float | None:
+        """Share of the true neighbours that an approximate search found, the last time; None: it was exact."""
+        said = [found for event in self.events if (found := number(event.get("neighbour_recall"))) is not None]
+        return min(max(said[-1], 0.0), 1.0) if said else None
+
     @cached_property
     def extras(self) -> Arrays:
         """The further arrays of the result."""

@@ -24,7 +24,17 @@ from selfsort.runs.loop import versions
 from selfsort.runs.model import STARTED_FROM, other_name, other_runs
 from selfsort.types import Json
 
-_OF_TRAINING = ("format", "settings", "improve", "recipe", "clusters", "method_from", "method_choice", "outliers")
+_OF_TRAINING = (
+    "format",
+    "settings",
+    "improve",
+    "recipe",
+    "clusters",
+    "method_from",
+    "method_choice",
+    "outliers",
+    "train_on",
+)
 """What config.json says of the training and not of the images."""
 
 

@@ -117,7 +117,7 @@ def _in_run(folder: RunFolder, encoder: str | None, device: torch.device) -> Dup
         paths: list[Path | None] = [None] * len(names)
         for place, path in zip(rows, found.paths, strict=True):
             paths[place] = path
-        found = Duplicates(names, tuple(paths), _renumbered(found.stacks, rows), found.skipped)
+        found = Duplicates(tuple(names), tuple(paths), _renumbered(found.stacks, rows), found.skipped)
     else:
         dataset = reading.read(min_images=1)
         if dataset.names != names or dataset.fingerprint != folder.field("fingerprint", str):

@@ -46,6 +46,7 @@ from selfsort.errors import CannotWrite, InvalidInput, MissingData
 from selfsort.runs.outliers import OUTLIERS, marked, numbered, written
 from selfsort.runs.renamed import update_config
 from selfsort.runs.soft import read_soft, write_soft
+from selfsort.runs.table import HEADER, read_columns
 from selfsort.types import F32, I64, U8, Arrays, Clustering, Json, State
 
 fcntl: ModuleType | None
@@ -94,7 +95,7 @@ T = TypeVar("T")
 class LabelTable:
     """The rows of labels.csv."""
 
-    names: tuple[str, ...]
+    names: Sequence[str]
     labels: I64
     """(N,) clusters from 0 on, outliers among them under a number of their own."""
     confidence: F32
@@ -482,18 +483,7 @@ class RunFolder:
         """Read labels.csv."""
         self.require_finished()
         path = self.path / "labels.csv"
-        names: list[str] = []
-        clusters, sureness = array("q"), array("f")
-        try:
-            for some in _columns_of(path, ["name", "cluster", "confidence"], self.config.get("n_images")):
-                names.extend(some[0])
-                clusters.extend(map(int, some[1]))
-                sureness.extend(map(float, some[2]))
-        except (ValueError, OverflowError) as error:
-            if isinstance(error, InvalidInput):
-                raise
-            raise _damaged(path, "it is not a table of name, whole number, number") from error
-        labels, confidence = np.frombuffer(clusters, np.int64), np.frombuffer(sureness, np.float32)
+        names, labels, confidence = self._columns_of(path)
         # There are never more clusters than images; a larger number could make a reader allocate the machine away.
         lowest = OUTLIERS if self.has_outliers else 0
         if not len(labels) or labels.min() < lowest or labels.max() >= len(labels):
@@ -501,9 +491,31 @@ class RunFolder:
         if not (np.abs(confidence) < 2).all():
             raise _damaged(path, "a confidence is not between 0 and 1")
         if not self.has_outliers:
-            return LabelTable(tuple(names), labels, confidence)
+            return LabelTable(names, labels, confidence)
         labels, outliers = numbered(labels, self.n_clusters)
-        return LabelTable(tuple(names), labels, confidence, outliers)
+        return LabelTable(names, labels, confidence, outliers)
+
+    def _columns_of(self, path: Path) -> tuple[Sequence[str], I64, F32]:
+        """Read a label table, quickly if it is as we write it, and else with all that csv files can hold."""
+        most = self.config.get("n_images")
+        try:
+            found = read_columns(path)
+        except OSError as error:
+            raise _damaged(path, error.strerror or str(error)) from error
+        if found is not None and not (isinstance(most, int) and len(found.names) > most):
+            return found.names, found.labels, found.confidence
+        names: list[str] = []
+        clusters, sureness = array("q"), array("f")
+        try:
+            for some in _columns_of(path, list(HEADER), most):
+                names.extend(some[0])
+                clusters.extend(map(int, some[1]))
+                sureness.extend(map(float, some[2]))
+        except (ValueError, OverflowError) as error:
+            if isinstance(error, InvalidInput):
+                raise
+            raise _damaged(path, "it is not a table of name, whole number, number") from error
+        return tuple(names), np.frombuffer(clusters, np.int64), np.frombuffer(sureness, np.float32)
 
     def write_labels(self, name: str, names: Sequence[str], labels: I64, confidence: F32) -> None:
         """Write a label table into the folder."""
@@ -573,7 +585,7 @@ class RunFolder:
         """Write a text file whole."""
         self._write(name, lambda file: file.write(text.encode("utf-8", "backslashreplace")))
 
-    def write_array(self, name: str, array: np.ndarray[Any, Any], dtype: npt.DTypeLike = None) -> None:
+    def write_array(self, name: str, array: np.ndarray[Any, Any], dtype: npt.DTypeLike | None = None) -> None:
         """Write a .npy file whole, in blocks, with another precision if one is given."""
         self._write(name, lambda file: _save_array(file, array, array.dtype if dtype is None else np.dtype(dtype)))
 

@@ -12,6 +12,7 @@ from typing import Self
 
 import numpy as np
 
+from selfsort.data.store import passes
 from selfsort.runs.edits import Edit, Mark, Merge
 from selfsort.runs.folder import LabelTable, RunFolder
 from selfsort.runs.journal import read_entries
@@ -76,9 +77,11 @@ class WholeClusterEdits:
         """Return the corrected cluster of each new image, and how sure the model is of it."""
         found = assignment.labels
         labels = self.now[found]
-        # What was merged is one cluster, so the shares of its parts add up.
-        together = assignment.soft * (self.now[None, :] == labels[:, None])
-        confidence: F32 = together.sum(axis=1, dtype=np.float32)
+        confidence: F32 = np.empty(len(labels), np.float32)
+        for block in passes(assignment.soft):
+            # What was merged is one cluster, so the shares of its parts add up.
+            together = assignment.soft[block] * (self.now[None, :] == labels[block, None])
+            confidence[block] = together.sum(axis=1, dtype=np.float32)
         for cluster, voters in self.divided.items():
             rows = np.flatnonzero(found == cluster)
             labels[rows], share = voters.vote(assignment.features[rows])

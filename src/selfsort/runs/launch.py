@@ -64,6 +64,7 @@ from selfsort.runs.moved import recorded_reading
 from selfsort.runs.renamed import ENCODE, renamings, split
 from selfsort.runs.settings import read_words, settle, stored_settings
 from selfsort.runs.stacks import save_stacks, stored_representatives
+from selfsort.runs.train_on import check_train_on, drawn
 from selfsort.stacks.stack import Stack, representatives
 from selfsort.text import plural
 from selfsort.types import Clustering, Encoded, Encoder, Inputs, Json, Method, Model, Stage
@@ -100,6 +101,8 @@ class Request:
     """Whether images that belong nowhere become a group of their own."""
     stack_duplicates: bool = False
     """Whether copies, versions and bursts of a picture count once."""
+    train_on: int | None = None
+    """How many images a method learns from; None: all."""
     start_from: RunFolder | None = None
     """A finished run whose model is the beginning of this one."""
     others: tuple[RunFolder, ...] = ()
@@ -245,7 +248,11 @@ def launch(request: Request) -> Launched:
         notes = (*notes, _told_of(stacks, len(dataset.images)))
     seen: Inputs = encoded or dataset.images
     distinct = seen if stands_for is None else seen.subset(np.unique(stands_for))
-    number = find_number(request.clusters, distinct, seed=request.seed, device=device, unstacked=seen)
+    check_train_on(request.train_on, told_number, len(distinct))
+    learned = drawn(len(distinct), request.train_on, request.seed)
+    counted = distinct if learned is None else distinct.subset(learned)
+    unstacked = seen if learned is None else None
+    number = find_number(request.clusters, counted, seed=request.seed, device=device, unstacked=unstacked)
     told |= {"clusters": number.told}
     notes = (*notes, number.note) if number.note else notes
     settled = settle_for(max(number.n_clusters, 2))
@@ -264,6 +271,7 @@ def launch(request: Request) -> Launched:
         clusters=request.clusters,
         outliers=request.outliers,
         stands_for=stands_for,
+        train_on=request.train_on,
     )
     fit.check()
     if chosen is not None:
@@ -520,6 +528,7 @@ def resume(
         clusters=_clusters_asked(folder),
         outliers=folder.has_outliers,
         stands_for=stored_representatives(folder, len(dataset.images)),
+        train_on=folder.field("train_on", int) if "train_on" in folder.config else None,
     )
     return Launched(fit, dataset, folder.config, notes, encoder=fitted)
 

@@ -37,11 +37,26 @@ from selfsort.runs.clusters import Clusters, find_again
 from selfsort.runs.folder import RunFolder, Thumbnails
 from selfsort.runs.outliers import OUTLIERS, marked, numbered
 from selfsort.runs.suggested import suggest_names
+from selfsort.runs.train_on import check_train_on, drawn, said_of_all
 from selfsort.runs.tree import save_tree
 from selfsort.runs.unstack import unstacked
 from selfsort.trust.outliers import Bools
 from selfsort.trust.verdict import Verdict, judge
-from selfsort.types import F32, I64, U8, Clustering, Encoded, Images, Inputs, Json, Method, Snapshot, State, Tunable
+from selfsort.types import (
+    F32,
+    I64,
+    U8,
+    Clustering,
+    Encoded,
+    Images,
+    Inputs,
+    Json,
+    Method,
+    Model,
+    Snapshot,
+    State,
+    Tunable,
+)
 
 resource: ModuleType | None
 try:
@@ -106,6 +121,8 @@ class FitRun:
     """Whether images that belong nowhere become a group of their own, once the method is done."""
     stands_for: I64 | None = None
     """(N,) which image stands for each while the method learns, where duplicates count once."""
+    train_on: int | None = None
+    """How many images the method learns from; its model sorts the others. None: all."""
     max_seconds: float | None = None
     save_interval: float = 2.0
     """Seconds between resume states; a kill loses at most this much work."""
@@ -157,7 +174,8 @@ class FitRun:
             is_time_up = distributed.agree(self.max_seconds is not None and now - started >= self.max_seconds)
             if folder is not None and (is_time_up or now - saved_at >= self.save_interval):
                 folder.save_resume(snapshot.step, snapshot.state())
-                folder.save_labels_so_far(snapshot.labels)
+                if len(snapshot.labels) == len(self.images):  # else they are those of some images only
+                    folder.save_labels_so_far(snapshot.labels)
                 if not (folder.path / "thumbnails.npz").is_file():
                     folder.save_thumbnails(spread_thumbnails(self.images))
                 saved_at = now
@@ -203,6 +221,7 @@ class FitRun:
                 self.config.n_clusters,
                 "Lower n_clusters or add images.",
             )
+        check_train_on(self.train_on, self.config.n_clusters, n_images, is_finetuned=isinstance(self.encoded, Tunable))
         check_improvable(self.method, self.improve)
         if distributed.world_size() > 1 and not self.method.is_shareable:
             raise InvalidInput(
@@ -249,9 +268,20 @@ class FitRun:
     def _snapshots(self, resume: State | None) -> Iterator[Snapshot]:
         images: Inputs = self.images if self.encoded is None else self.encoded
         if self.stands_for is None:
-            return self._train(images, resume)
+            return self._learned(images, resume)
         kept, place = np.unique(self.stands_for, return_inverse=True)
-        return unstacked(self._train(images.subset(kept), resume), place)
+        return unstacked(self._learned(images.subset(kept), resume), place)
+
+    def _learned(self, images: Inputs, resume: State | None) -> Iterator[Snapshot]:
+        """Learn from all of these images, or from those drawn."""
+        rows = drawn(len(images), self.train_on, self.seed)
+        if rows is None:
+            return self._train(images, resume)
+
+        def restore(state: State) -> Model:
+            return self.method.restore(self.config, state, device=self.device)
+
+        return said_of_all(self._train(images.subset(rows), resume), rows, images, restore)
 
     def _train(self, images: Inputs, resume: State | None) -> Iterator[Snapshot]:
         train = self.method.train_on_features
@@ -278,8 +308,8 @@ class FitRun:
             "size_entropy": round(sizes.entropy, 6),
             **snapshot.event,
         }
-        if self.truth is not None:
-            event.update({name: round(value, 6) for name, value in scores(snapshot.labels, self.truth).items()})
+        if (truth := self._truth_for(snapshot.labels)) is not None:
+            event.update({name: round(value, 6) for name, value in scores(snapshot.labels, truth).items()})
         if snapshot.warnings:
             event["warnings"] = list(snapshot.warnings)
             self._said.update(dict.fromkeys(snapshot.warnings))
@@ -287,6 +317,14 @@ class FitRun:
         if collapse := collapse_warnings(snapshot.labels, self.config.n_clusters):
             event["collapse"] = list(collapse)
         return event
+
+    def _truth_for(self, labels: I64) -> I64 | None:
+        """Return what these images show: on the way they may be only those that are learned from."""
+        if self.truth is None or len(labels) == len(self.truth):
+            return self.truth
+        kept = self.truth if self.stands_for is None else self.truth[np.unique(self.stands_for)]
+        rows = drawn(len(kept), self.train_on, self.seed)
+        return kept if rows is None else kept[rows]
 
     def _finish(self, result: Clustering, events: list[Json], seconds: float) -> Outcome:
         if not (all_finite(result.features) and all_finite(result.soft)):
@@ -321,8 +359,9 @@ class FitRun:
         """Ask learned features for the number of clusters; those of classical methods were asked before."""
         if self.clusters is None or self.method.train_on_features is not None or self.config.n_clusters < 2:
             return ""
-        before = len(np.unique(result.labels))
-        return find_again(self.clusters, before, result.features, seed=self.seed, device=self.device)
+        before, rows = len(np.unique(result.labels)), drawn(len(result.features), self.train_on, self.seed)
+        features = result.features if rows is None else result.features[rows]
+        return find_again(self.clusters, before, features, seed=self.seed, device=self.device)
 
     def _verdict(self, result: Clustering) -> Verdict:
         """Judge the clusters by what the method started from."""
@@ -461,6 +500,7 @@ def run_config(fit: FitRun, choice: Choice, spec: ImageSpec, *, fingerprint: str
         **({"improve": fit.improve.to_json()} if fit.method.improvable is not None else {}),
         **({"outliers": True} if fit.outliers else {}),
         **({} if fit.stands_for is None else {"stack_duplicates": True}),
+        **({} if fit.train_on is None else {"train_on": fit.train_on}),
         "seed": fit.seed,
         "recipe": {"name": choice.recipe.name, "reason": choice.reason, "source": choice.recipe.source},
         "image": spec.to_json(),

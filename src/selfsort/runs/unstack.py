@@ -16,8 +16,10 @@ def unstacked(snapshots: Iterator[Snapshot], place: I64) -> Iterator[Snapshot]:
         place: (N,) which of these stands for each picture.
     """
     for snapshot in snapshots:
-        labels, result = snapshot.labels[place], snapshot.result
-        history = _unstacked(snapshot.history, place, len(snapshot.labels))
+        # On the way, a method that learns from some pictures only says nothing of the others (`train_on`).
+        is_whole = len(snapshot.labels) == int(place.max()) + 1
+        labels, result = snapshot.labels[place] if is_whole else snapshot.labels, snapshot.result
+        history = _unstacked(snapshot.history, place, len(snapshot.labels)) if is_whole else snapshot.history
         yield replace(
             snapshot, labels=labels, history=history, result=None if result is None else _of_all(result, place)
         )

@@ -74,7 +74,7 @@ def judge(
     n_used = len(np.unique(labels))
     if n_used < 2:
         return Verdict("unknown", "All pictures are in one cluster: there is nothing to judge.", own)
-    if len(np.unique(rows, axis=0)) < max(FEWEST_IMAGES, 2 * n_clusters):
+    if not _has_distinct(rows, max(FEWEST_IMAGES, 2 * n_clusters)):
         return Verdict("unknown", f"{len(rows)} pictures are too few to say how far to trust this.", own)
     evidence = gather(rows, labels, n_clusters, seed=seed, device=device)
     confidence = probabilities(evidence, labels)
@@ -83,6 +83,16 @@ def judge(
     level: Level = "doubtful" if expected < MIXED else "mixed" if expected < STEADY or kinds else "steady"
     is_outlier = find_outliers(evidence, labels) if with_outliers else None
     return Verdict(level, say(level, expected, pairs, tuple(kinds)), confidence, pairs, kinds, is_outlier)
+
+
+def _has_distinct(rows: F32, n: int) -> bool:
+    """Say whether so many rows differ, looking at no more of them than it takes: sorting all would copy them thrice."""
+    seen: set[bytes] = set()
+    for row in rows:
+        seen.add((row + 0.0).tobytes())  # a negative zero is a zero
+        if len(seen) >= n:
+            return True
+    return False
 
 
 def hardly_apart(evidence: Evidence) -> tuple[tuple[int, int], ...]:

@@ -5,12 +5,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from tests.report.folders import make_run
 from tests.report.pages import Page, parse_text
 
 from selfsort.report.drawings import Scatter
 from selfsort.report.read import RunData, read_run
-from selfsort.report.sections.mapping import GRID, map_panels, map_section, on_grid, sample_rows
+from selfsort.report.sections import mapping
+from selfsort.report.sections.mapping import GRID, map_panels, map_section, on_grid, sample_rows, weights
 from selfsort.report.sections.pictures import Pictures
 
 
@@ -103,3 +105,25 @@ def test_the_figure_has_the_places_of_the_page(tmp_path: Path) -> None:
     assert on_grid(by_cluster.place) == data["neighbours"]
     assert by_cluster.groups.tolist() == data["cluster"]
     assert by_class.groups.tolist() == data["truth"]
+
+
+def test_a_sample_is_shaded_by_what_it_stands_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = read_run(make_run(tmp_path / "run", n=100, n_thumbnails=20))
+    page, data = section(run, most=30)
+    assert len(data["weight"]) == 30
+    assert sum(data["weight"]) == 100
+    assert "all images" in [e.text for e in page.all("option")]
+    rows = np.array(data["row"])
+    features, labels = run.features(np.arange(100)), run.table.labels
+    expected = np.zeros(30, int)
+    for image in range(100):
+        away = ((features[rows] - features[image]) ** 2).sum(axis=1)
+        away[labels[rows] != labels[image]] = np.inf
+        expected[away.argmin()] += 1
+    assert data["weight"] == expected.tolist()
+    monkeypatch.setattr(mapping, "_BLOCK", 7)
+    assert weights(run, rows).tolist() == expected.tolist()
+    monkeypatch.setattr(mapping, "MAX_WEIGHED", 50)
+    assert abs(int(weights(run, rows).sum()) - 100) < 4
+    _, whole = section(run)
+    assert "weight" not in whole

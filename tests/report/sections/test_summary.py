@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from tests.report.folders import make_run
@@ -28,6 +29,20 @@ def test_fewer_clusters_than_asked_for_are_shown_as_such(tmp_path: Path) -> None
     run = read_run(make_run(tmp_path / "run", k=3, config={"settings": {"n_clusters": 5}}))
     page = parse_text(summary(run))
     assert "3 of 5" in [e.text for e in page.all("dd")]
+
+
+def test_an_approximate_search_says_what_it_found(tmp_path: Path) -> None:
+    folder = make_run(tmp_path / "run")
+    assert read_run(folder).neighbour_recall is None
+    lines = (folder / "events.jsonl").read_text().splitlines()
+    first = json.loads(lines[0])
+    assert "step" in first
+    for said, shown in ((0.9934, 0.9934), (7.0, 1.0), ("many", None)):
+        lines[0] = json.dumps({**first, "neighbour_recall": said})
+        (folder / "events.jsonl").write_text("\n".join(lines) + "\n")
+        run = read_run(folder)
+        assert run.neighbour_recall == shown
+        assert ("neighbours found" in parse_text(summary(run)).text_of_all) == (shown is not None)
 
 
 def test_warnings_and_skipped_files_are_named(tmp_path: Path) -> None:

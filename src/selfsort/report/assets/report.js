@@ -43,6 +43,8 @@ function startMap(box) {
   let isPinned = false;
   let view = { x: GRID / 2, y: GRID / 2, zoom: 1 };
   let isAsked = false;
+  let isShaded = "weight" in data;
+  let shade = null;
 
   const size = () => ({ width: canvas.clientWidth, height: canvas.clientHeight });
   // The axes mean nothing by themselves, so a wide page may stretch the map a little.
@@ -73,6 +75,31 @@ function startMap(box) {
     pen.beginPath();
     pen.arc(toX(layout[0][i]), toY(layout[1][i]), radius, 0, 2 * Math.PI);
   }
+  /** Blur how many images each dot stands for into a small picture, which is drawn enlarged below the dots. */
+  function makeShade() {
+    const cells = 96;
+    const reach = 3;
+    const sums = new Float32Array(cells * cells);
+    for (let i = 0; i < count; i++) {
+      const x = ((layout[0][i] / GRID) * 0.9 + 0.05) * cells;
+      const y = ((layout[1][i] / GRID) * 0.9 + 0.05) * cells;
+      for (let v = Math.max(0, Math.floor(y) - 2 * reach); v < Math.min(cells, y + 2 * reach); v++) {
+        for (let u = Math.max(0, Math.floor(x) - 2 * reach); u < Math.min(cells, x + 2 * reach); u++) {
+          const away = ((u + 0.5 - x) ** 2 + (v + 0.5 - y) ** 2) / (reach * reach);
+          sums[v * cells + u] += data.weight[i] * Math.exp(-2 * away);
+        }
+      }
+    }
+    const most = sums.reduce((a, b) => Math.max(a, b), 1e-9);
+    const made = document.createElement("canvas");
+    made.width = made.height = cells;
+    const small = made.getContext("2d");
+    const pixels = small.createImageData(cells, cells);
+    const [red, green, blue] = getComputedStyle(canvas).color.match(/\d+/g).map(Number);
+    sums.forEach((sum, i) => pixels.data.set([red, green, blue, 130 * Math.sqrt(sum / most)], 4 * i));
+    small.putImageData(pixels, 0, 0);
+    return made;
+  }
   function draw() {
     isAsked = false;
     const { width, height } = size();
@@ -80,6 +107,12 @@ function startMap(box) {
     canvas.width = width * ratio;
     canvas.height = height * ratio;
     pen.scale(ratio, ratio);
+    if (isShaded) {
+      shade ??= makeShade();
+      const edge = (0.05 / 0.9) * GRID;
+      pen.imageSmoothingQuality = "high";
+      pen.drawImage(shade, toX(-edge), toY(-edge), scaleX() * (GRID + 2 * edge), scaleY() * (GRID + 2 * edge));
+    }
     const radius = Math.min(7, (count > 1200 ? 2.4 : 3.4) * Math.sqrt(view.zoom));
     for (const isFront of [false, true]) {
       for (let i = 0; i < count; i++) {
@@ -270,7 +303,9 @@ function startMap(box) {
   box.querySelectorAll("select").forEach((select) =>
     select.addEventListener("change", () => {
       if (select.dataset.choice === "colour") colourBy = select.value;
+      else if (select.dataset.choice === "shading") isShaded = select.value === "all";
       else layout = data[select.value];
+      shade = null;
       showKey();
       redraw();
     }),
@@ -288,6 +323,9 @@ function startMap(box) {
   readColours();
   // Drawn at once, not with the next frame: a stretched old drawing would be seen in between.
   new ResizeObserver(draw).observe(canvas);
-  document.addEventListener("themechange", redraw);
+  document.addEventListener("themechange", () => {
+    shade = null;
+    redraw();
+  });
   addEventListener("beforeprint", draw);
 }

@@ -18,6 +18,7 @@ GRID = 4095
 """Places are whole numbers up to this: finer than any screen shows, short to write."""
 
 MAX_LEGEND = 40
+MAX_WEIGHED, _BLOCK = 100_000, 4096
 
 
 def map_section(run: RunData, pictures: Pictures, *, budget: int, anchor: str = "", most: int = MAX_POINTS) -> Html:
@@ -28,6 +29,9 @@ def map_section(run: RunData, pictures: Pictures, *, budget: int, anchor: str = 
     count = plural(run.n_images, "image") if len(rows) == run.n_images else f"{len(rows):,} of {run.n_images:,} images"
     note = f"Each dot is an image ({count}). Near dots have similar features; distances between far groups mean little."
     data = {**_points(run, rows), "pictures": _more_pictures(pictures, rows, budget), "anchor": anchor}
+    if is_sample := len(rows) < run.n_images:
+        data["weight"] = weights(run, rows).tolist()
+        note += " The shading shows where all images lie, each at the dot of its cluster that it is most like."
     canvas = element(
         "canvas",
         {"tabindex": 0, "role": "img", "aria-label": f"Map of {count}, coloured by cluster. See the keys below."},
@@ -45,7 +49,7 @@ def map_section(run: RunData, pictures: Pictures, *, budget: int, anchor: str = 
             element(
                 "div",
                 {"class": "map"},
-                _tools(run),
+                _tools(run, is_shaded=is_sample),
                 stage,
                 element("div", {"class": "key"}),
                 _legend(run),
@@ -77,6 +81,31 @@ def sample_rows(run: RunData, pictures: Pictures, most: int) -> I64:
     others = np.flatnonzero(is_other)
     rows: I64 = np.sort(np.concatenate([seen, _thin(others, most - len(seen))])).astype(np.int64)
     return rows
+
+
+def weights(run: RunData, rows: I64) -> I64:
+    """Return how many images each drawn one stands for: those of its cluster that are more like it than like others.
+
+    Of very many images some are asked, evenly spread, and count for all.
+    """
+    asked = _thin(np.arange(run.n_images), MAX_WEIGHED)
+    labels = run.table.labels[rows]
+    found = np.zeros(len(rows), np.int64)
+    by_cluster = asked[np.argsort(run.table.labels[asked], kind="stable")]
+    ends = np.flatnonzero(np.diff(run.table.labels[by_cluster])) + 1
+    for members in np.split(by_cluster, ends):
+        drawn = np.flatnonzero(labels == run.table.labels[members[0]])
+        if not len(drawn):
+            continue
+        for start in range(0, len(members), _BLOCK):
+            # Read together: of very wide features the same columns are taken then.
+            features = run.features(np.concatenate([rows[drawn], members[start : start + _BLOCK]])).astype(np.float64)
+            shown, others = features[: len(drawn)], features[len(drawn) :]
+            # Rounded, so that the last bits of a product, which depend on the threads, decide nothing.
+            likeness = np.round(others @ shown.T - (shown**2).sum(axis=1) / 2, 5)
+            found += np.bincount(drawn[likeness.argmax(axis=1)], minlength=len(rows))
+    counts: I64 = np.rint(found * (run.n_images / len(asked))).astype(np.int64)
+    return counts
 
 
 def on_grid(place: F64) -> list[list[int]]:
@@ -130,7 +159,7 @@ def _more_pictures(pictures: Pictures, rows: I64, budget: int) -> dict[str, str]
     return found
 
 
-def _tools(run: RunData) -> Html:
+def _tools(run: RunData, *, is_shaded: bool) -> Html:
     colours = [("cluster", "cluster"), ("sure", "confidence")]
     if run.truth is not None:
         colours[1:1] = [("truth", "true class"), ("right", "right or wrong")]
@@ -139,6 +168,7 @@ def _tools(run: RunData) -> Html:
         {"class": "tools no-print"},
         _choice("Colour by", "colour", colours),
         _choice("Layout", "layout", [("neighbours", "neighbours"), ("components", "first two components")]),
+        _choice("Shading", "shading", [("all", "all images"), ("none", "none")]) if is_shaded else None,
         element(
             "span",
             {"class": "zoom"},

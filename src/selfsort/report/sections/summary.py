@@ -85,7 +85,7 @@ def settings(run: RunData) -> Html:
     recipe, versions = run.config.get("recipe"), run.config.get("versions")
     if isinstance(recipe, dict):
         rows.append(("recipe", f"{recipe.get('name')} ({recipe.get('reason')})"))
-    known = ("device", "threads", "features_from", "fingerprint", "selfsort")
+    known = ("train_on", "device", "threads", "features_from", "fingerprint", "selfsort")
     rows += [(name.replace("_", " "), _plain(run.config[name])) for name in known if name in run.config]
     if isinstance(versions, dict):
         rows.append(("versions", ", ".join(f"{name} {text}" for name, text in versions.items())))
@@ -106,6 +106,8 @@ def _tiles(run: RunData) -> Html:
         facts.append(("outliers", f"{run.table.n_outliers:,}"))
     if run.verdict is not None:
         facts.append(("expected among their kind", percent(run.verdict.expected)))
+    if (recall := run.neighbour_recall) is not None:
+        facts.append(("neighbours found", percent(recall)))
     if run.scores and run.has_clusters:
         facts += [
             ("ACC", f"{run.scores['acc']:.3f}"),
