@@ -92,7 +92,7 @@ def test_a_network_learns_by_pairs(tmp_path: Path, selfsort: Command, method: st
     assert selfsort("fit", "a.npz", *words, *settings).code == 0
     run = RunFolder.open("run")
     labels = run.label_table().labels
-    other = next((int(one) for one in labels if one != labels[0]), 3)  # some have put all into one
+    other = next((int(one) for one in labels if one != labels[0]), int(labels.max()) + 1)  # some put all into one
     correct(run, Move((0,), other), Mark((5,), True))
     done = selfsort("refine", "run", "--stage", "corrections")
     assert done.code == 0, done.err
