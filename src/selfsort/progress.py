@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 _TOLERANCE = 1.05
 """A step that ends this little after the time given is worth waiting for: its work is kept."""
-_LEAST_SECONDS = 1.0
+LEAST_SECONDS = 1.0
 
 
 class Listener(Protocol):
@@ -64,7 +64,7 @@ def until(seconds: float | None) -> Iterator[None]:
     """
     limit = None
     if seconds is not None:
-        limit = time.monotonic() + _TOLERANCE * seconds if seconds >= _LEAST_SECONDS else _deadline.get()
+        limit = time.monotonic() + _TOLERANCE * seconds if seconds >= LEAST_SECONDS else _deadline.get()
     token = _deadline.set(limit)
     try:
         yield

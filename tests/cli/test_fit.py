@@ -7,6 +7,7 @@ import json
 import shutil
 import subprocess
 import sys
+import time
 import zipfile
 from collections.abc import Iterator
 from dataclasses import replace
@@ -19,6 +20,8 @@ from tests.cli.conftest import assert_refused
 from tests.conftest import Command, Done
 from tests.toy import TOY
 
+from selfsort import progress
+from selfsort.cli.fit import Limit
 from selfsort.errors import TrainingFailed, missing_extra
 from selfsort.methods import registry
 from selfsort.runs import launch as session
@@ -266,6 +269,14 @@ def test_demo(selfsort: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     assert done.out.endswith("images: digits.npz\nreport: demo/report.html\n")
     assert Path("demo/report.html").exists()
     assert selfsort("predict", "demo", "digits.npz").code == 0
+
+
+@pytest.mark.parametrize(("asked", "is_limited"), [(30.0, True), (0.0, False)])
+def test_time_that_went_by_before_anything_began_is_not_no_limit(asked: float, is_limited: bool) -> None:
+    limit = Limit(asked, time.monotonic() - 100)  # imports took long on a busy machine
+    with limit.while_launching():
+        deadline = progress._deadline.get()
+    assert (deadline is not None) is is_limited
 
 
 class TestTheFirstTrial:

@@ -28,6 +28,7 @@ from selfsort.cli.parse import (
     parse_size,
 )
 from selfsort.errors import CannotWrite, Interrupted, InvalidInput, TimeIsUp
+from selfsort.progress import LEAST_SECONDS
 from selfsort.text import plural
 
 if TYPE_CHECKING:
@@ -52,6 +53,16 @@ class Limit:
         """Return how much of it is left."""
         return None if self.seconds is None else max(0.0, self.seconds - (time.monotonic() - self.begun))
 
+    def _for_launching(self) -> float | None:
+        """Return what is left; where imports have used it up, the least that is still a limit.
+
+        No time at all is asked for by who wants one step, whose end is awaited. On a busy machine it must not be taken
+        for that when the time has gone by before anything began.
+        """
+        left = self.left()
+        is_limit = self.seconds is not None and self.seconds >= LEAST_SECONDS
+        return max(left, LEAST_SECONDS) if left is not None and is_limit else left
+
     @contextmanager
     def while_launching(self) -> Iterator[None]:
         """Stop what comes before a run, too: reading images, and seeing them with an encoder."""
@@ -60,7 +71,7 @@ class Limit:
         # Of several processes none may leave the others alone.
         is_alone = "RANK" not in os.environ
         try:
-            with until(self.left() if is_alone else None):
+            with until(self._for_launching() if is_alone else None):
                 yield
         except TimeIsUp:
             minutes = (time.monotonic() - self.begun) / 60
