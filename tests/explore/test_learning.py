@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from selfsort.errors import InvalidInput
-from selfsort.explore import learning as module
 from selfsort.explore.desk import Desk
 from selfsort.explore.learning import Learner, Lesson
 
@@ -49,7 +49,7 @@ def test_without_corrections_there_is_nothing_to_learn(desk: Desk, run: Path) ->
 
 def test_one_lesson_at_a_time(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     learner = Learner(desk)
-    monkeypatch.setattr(module.threading.Thread, "start", lambda self: None)
+    monkeypatch.setattr(threading.Thread, "start", lambda self: None)
     learner.begin()
     with pytest.raises(InvalidInput, match="learning already"):
         learner.begin()

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,11 +12,12 @@ from tests.conftest import Command
 
 from selfsort.explore.editor import Editor
 from selfsort.explore.pictures import Pictures
-from selfsort.runs import update as module
 from selfsort.runs.edits import Mark, Move, Rename
+from selfsort.runs.encoder import apply_in_chunks
 from selfsort.runs.folder import RunFolder
 from selfsort.runs.journal import Journal
 from selfsort.runs.labels import current_labels
+from selfsort.types import Assignment
 
 RNG = np.random.default_rng(0)
 KINDS = RNG.integers(30, 225, (4, 6, 6, 3))
@@ -130,9 +132,13 @@ def test_the_same_update_is_not_made_twice(run: RunFolder, tmp_path: Path, selfs
 def test_an_update_that_comes_again_finds_what_the_encoder_saw(
     run: RunFolder, tmp_path: Path, selfsort: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = []
-    real = module.apply_in_chunks
-    monkeypatch.setattr(module, "apply_in_chunks", lambda *given, **named: asked.append(named) or real(*given, **named))
+    asked: list[dict[str, Any]] = []
+
+    def noted(*given: Any, **named: Any) -> Assignment:
+        asked.append(named)
+        return apply_in_chunks(*given, **named)
+
+    monkeypatch.setattr("selfsort.runs.update.apply_in_chunks", noted)
     write(tmp_path / "more", 0, 5, first=40)
     assert selfsort("update", run.path, "more").code == 0
     assert asked[0]["fingerprint"], "so that features are kept"
