@@ -19,7 +19,7 @@ from selfsort.errors import InvalidInput
 from selfsort.improve.multistart import train_most_stable
 from selfsort.improve.regroup import is_due, regroup_and_teach
 from selfsort.improve.stability import stability_of
-from selfsort.improve.warm_start import WarmStart, graph_clusters, n_passes
+from selfsort.improve.warm_start import WarmStart, graph_clusters, kept, n_passes
 from selfsort.learning.trainee import Trainee
 from selfsort.types import Improvable, Inputs, Method, Snapshot, Stage, State
 
@@ -137,7 +137,7 @@ class _Training:
                 again = trainee.retake(snapshot)
                 state, is_over = trainee.state(), False
                 del trainee
-                yield replace(again, event={**again.event, **event}, state=partial(_same, state))
+                yield replace(again, event={**again.event, **event}, state=partial(kept, state))
                 break  # and go on from the state the network was left in
 
     def _is_due(self, snapshot: Snapshot) -> bool:
@@ -145,7 +145,3 @@ class _Training:
             self.door.done(self.config, step) for step in (snapshot.step - 1, snapshot.step, snapshot.total)
         )
         return is_due(before, done, n_total, self.improve.regroup_every)
-
-
-def _same(state: State) -> State:
-    return state

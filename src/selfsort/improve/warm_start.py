@@ -93,7 +93,7 @@ class WarmStart:
             own = trainee.state()
             state = State({**own.arrays, _LABELS: labels}, {**own.meta, _DONE: n_done})
             event |= {"agreement": float(np.mean(again.labels == labels))}
-            yield replace(plain, labels=again.labels, event=event, state=partial(_same, state))
+            yield replace(plain, labels=again.labels, event=event, state=partial(kept, state))
 
 
 def teach_once(trainee: Trainee, labels: I64, n_done: int, n_passes: int, seed: int) -> dict[str, float | int | str]:
@@ -123,5 +123,6 @@ def teach_once(trainee: Trainee, labels: I64, n_done: int, n_passes: int, seed: 
     return {"phase": "warm start", **stats.event()}
 
 
-def _same(state: State) -> State:
+def kept(state: State) -> State:
+    """Return a state as it was, for snapshots whose training has moved on."""
     return state

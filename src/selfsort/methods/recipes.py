@@ -442,7 +442,7 @@ _DAC: tuple[Recipe, ...] = (
     Recipe(
         "cpu",
         "dac",
-        _DAC_CPU | {"epochs": 3, "improve.warm_start": True},
+        _DAC_CPU | {"epochs": 2, "improve.warm_start": True},
         "ours: a quarter of the published width, few epochs, stronger views, a warm start, regrouped",
         is_cpu_sized=True,
     ),
