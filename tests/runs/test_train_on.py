@@ -107,11 +107,13 @@ def test_labels_for_all_by_what_was_learned_from_some(name: str) -> None:
     assert outcome.metrics is not None
     assert any("Learned from 36 of 60 images" in warning for warning in outcome.warnings)
     # The others are where the model puts them, and the model has seen the drawn ones alone.
-    others = np.setdiff1d(np.arange(N), drawn(N, M, 0))
+    learned = drawn(N, M, 0)
+    assert learned is not None
+    others = np.setdiff1d(np.arange(N), learned)
     model = run.method.restore(run.config, result.model, device=CPU)
     np.testing.assert_array_equal(model.apply(run.images).labels[others], result.labels[others])
-    alone = FitRun(run.images.subset(drawn(N, M, 0)), run.method, run.config, CPU).run().clustering
-    np.testing.assert_array_equal(alone.labels, result.labels[drawn(N, M, 0)])
+    alone = FitRun(run.images.subset(learned), run.method, run.config, CPU).run().clustering
+    np.testing.assert_array_equal(alone.labels, result.labels[learned])
 
 
 def test_an_interrupted_run_goes_on_to_the_same_labels(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from scipy.sparse import csr_array
 from selfsort.errors import invalid
 from selfsort.graph.absorb import LARGE_SHARE
 from selfsort.graph.agglomerate import Agglomeration, agglomerate
-from selfsort.graph.condensed import MOST_STARTS, PER_START, Condensed, condense, modularity, settled, small_communities
+from selfsort.graph.condensed import PER_START, Condensed, condense, modularity, settled, small_communities
 from selfsort.graph.neighbours import Neighbours
 from selfsort.types import I64
 
@@ -181,7 +181,7 @@ def find_n_communities(
 
 def _condensed(graph: csr_array) -> Condensed:
     """Join the images of small communities."""
-    return condense(graph, small_communities(graph, float(np.clip(graph.shape[0] / PER_START, 1, MOST_STARTS))))
+    return condense(graph, small_communities(graph, max(graph.shape[0] / PER_START, 1.0)))
 
 
 def _settled(graph: csr_array, found: Communities, n_clusters: int, large_size: float) -> Communities:

@@ -2,9 +2,9 @@
 
 At a high resolution images move, one by one, to the neighbour that gains most modularity, then what has come together
 moves as one, and again (the first steps of Louvain: Blondel, Guillaume, Lambiotte, Lefebvre, JSTAT 2008): small
-communities of a hundred images or more, in a few passes over the graph. Each becomes one item whose arcs are sums of
-its images' arcs, so that the graph has a few thousand items and every partition of it has the modularity that the same
-partition of the images has. What Leiden finds there is handed down to the images, and each of them moves to the
+communities of about a hundred images, in a few passes over the graph. Each becomes one item whose arcs are the sums of
+its images' arcs, so that the graph has a hundredth of the items and every partition of it has the modularity that the
+same partition of the images has. What Leiden finds there is handed down to the images, and each of them moves to the
 community that it has most arcs to, beyond chance, until (nearly) none wants to.
 
 The compiled search knows no arc from an item to itself. So every item has a twin, joined to it alone, by half of the
@@ -21,9 +21,8 @@ from scipy.sparse import coo_array, csr_array
 from selfsort.graph._kernels.moving import move_items
 from selfsort.types import F64, I64
 
-PER_START, MOST_STARTS = 1000, 200
-"""The resolution of the small communities is one for so many images, and at most this. There are about ten times as
-many communities: two thousand are soon bisected, whatever the number of images."""
+PER_START = 1000
+"""The resolution of the small communities is one for so many images; they have about a tenth of them."""
 
 _HARDLY = 0.95
 """Items have come together as far as they will when more than this share of them is left."""
