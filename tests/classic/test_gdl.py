@@ -158,6 +158,7 @@ def test_the_approximate_search_takes_over_above_its_limit(monkeypatch: pytest.M
     limits = []
 
     def record(features: F32, k: int, *, device: object, exact_limit: int | None, is_shared: bool) -> object:
+        assert is_shared
         limits.append(exact_limit)
         return nearest_neighbours(features, k)
 

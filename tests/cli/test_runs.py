@@ -227,7 +227,7 @@ class TestAfterwards:
 
 def _names_and_labels(run: Path) -> tuple[tuple[str, ...], list[int]]:
     table = RunFolder.open(run).label_table()
-    return table.names, table.labels.tolist()
+    return tuple(table.names), table.labels.tolist()
 
 
 class TestStrangers:
