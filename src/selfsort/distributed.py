@@ -108,18 +108,28 @@ def _within_reach(rows: Tensor) -> Tensor:
 def rows_in_shares(chunks: Iterable[Tensor], n: int, compute: Callable[[Tensor], Sequence[Tensor]]) -> tuple[F32, ...]:
     """Compute rows for all images, each process some of the chunks; every process gets all of them, bit for bit."""
     found: list[Tensor] | None = None
+    n_chunks = 0
     for i, idx in enumerate(chunks):
-        if i % world_size() != rank() and found is not None:
+        n_chunks += 1
+        if i % world_size() != rank():
             continue
         parts = [part.detach() for part in compute(idx)]
-        if found is None:  # also by those whose turn it is not: the width of a row has to be known
+        if found is None:
             found = [torch.zeros(n, *part.shape[1:], dtype=part.dtype, device=part.device) for part in parts]
-        if i % world_size() == rank():
-            for rows, part in zip(found, parts, strict=True):
-                rows[idx] = part
-    if found is None:
+        for rows, part in zip(found, parts, strict=True):
+            rows[idx] = part
+    if not n_chunks:
         raise invalid("images", "be at least one", 0, "Give some images.")
+    if n_chunks < world_size():  # some have had no chunk, and do not know how wide a row is
+        forms = agree(None if found is None else [(rows.shape, rows.dtype, rows.device.type) for rows in found])
+        found = found or [torch.zeros(shape, dtype=dtype, device=_own(kind)) for shape, dtype, kind in forms]
+    assert found is not None, "there is a chunk for everyone"
     return tuple((add_up(rows) if rows.numel() else rows).cpu().numpy() for rows in found)
+
+
+def _own(kind: str) -> torch.device:
+    """Return this process's device of a kind."""
+    return torch.device(kind, torch.cuda.current_device()) if kind == "cuda" else torch.device(kind)
 
 
 def average(numbers: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ from scipy.sparse import csr_array
 
 from selfsort.classic.method import Partition, PixelConfig, classic_method, squared_distances
 from selfsort.config import setting
-from selfsort.data.store import forget, memory_left, passes
+from selfsort.data.store import memory_left, passes, take
 from selfsort.learning.seeds import derive_seed, numpy_generator
 from selfsort.types import F32, I64
 
@@ -76,8 +76,7 @@ def _kmeans_in_blocks(features: F32, n_clusters: int, seed: int, n_restarts: int
     n_rows, row_bytes = len(features), features[:1].nbytes
     n_sample = min(n_rows, max(_FEWEST_EACH * n_clusters, memory_left() // (4 * row_bytes)))
     sample = np.sort(numpy_generator(seed, "kmeans sample").permutation(n_rows)[:n_sample])
-    centroids = _kmeans_in_memory(features[sample], n_clusters, seed, n_restarts, max_iterations).centroids
-    forget(features)
+    centroids = _kmeans_in_memory(take(features, sample), n_clusters, seed, n_restarts, max_iterations).centroids
     labels = np.full(n_rows, -1, np.int64)
     for _ in range(max_iterations):
         before, (labels, inertia, moved, spread) = labels, _lloyd(features, centroids)

@@ -155,6 +155,15 @@ def passes(array: npt.NDArray[Any], multiple: int = 1) -> Iterator[slice]:
         forget(array)
 
 
+def take(array: npt.NDArray[Any], rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Copy some rows, giving back the pages around them: a system may map megabytes for each."""
+    found = np.empty((len(rows), *array.shape[1:]), array.dtype)
+    for block in passes(found):
+        found[block] = array[rows[block]]
+        forget(array)
+    return found
+
+
 def all_finite(array: npt.NDArray[Any]) -> bool:
     """Say whether all numbers of an array are finite, without an answer for each of them."""
     return all(np.isfinite(array[block]).all() for block in passes(array))

@@ -19,7 +19,7 @@ import torch
 from scipy.cluster.hierarchy import linkage
 
 from selfsort.choose_k.separation import separation_tree
-from selfsort.data.store import forget
+from selfsort.data.store import take
 from selfsort.graph.absorb import member_sums
 from selfsort.graph.communities import symmetric_affinities
 from selfsort.graph.hierarchy import Hierarchy, Part, join_parts
@@ -32,7 +32,8 @@ _SMALLEST = 5
 """Images in the smallest community; a cluster of fewer than two of them has none."""
 _MOST_LEAVES, _FEWEST_LEAVES, _PRODUCTS = 10_000, 2_000, 1e11
 """Images that stand for all: as many as can be compared with so many multiplications, between these."""
-_BLOCK_BYTES = 1 << 27
+_FEWEST_AT_ONCE, _BLOCK_BYTES = 256, 1 << 25
+"""Images that look for the leaf nearest to them at a time."""
 _LEAVES_EACH = 20
 """Of every cluster at least so many stand for it, if it has them."""
 
@@ -47,7 +48,7 @@ def grow(features: F32, labels: I64, device: torch.device | str = "cpu") -> Hier
     """
     rows = _standing_for_all(labels, features.shape[1])
     start = _leaf_of_each(features, labels, rows, device)
-    chosen, of_leaf = features[rows], labels[rows]
+    chosen, of_leaf = take(features, rows), labels[rows]
     clusters, first = np.unique(of_leaf, return_index=True)
     fine: list[Part] = []
     middle: list[Part] = []
@@ -83,12 +84,11 @@ def _leaf_of_each(features: F32, labels: I64, rows: I64, device: torch.device | 
     for cluster in np.unique(labels[start < 0]):
         others = np.flatnonzero((labels == cluster) & (start < 0))
         leaves = np.flatnonzero(labels[rows] == cluster)
-        own = features[rows[leaves]]
-        n_block = max(_FEWEST_LEAVES, _BLOCK_BYTES // features[:1].nbytes)
+        own = take(features, rows[leaves])
+        n_block = max(_FEWEST_AT_ONCE, _BLOCK_BYTES // features[:1].nbytes)
         for block in np.split(others, range(n_block, len(others), n_block)):
-            near = nearest_neighbours(own, 1, queries=features[block], device=device)
+            near = nearest_neighbours(own, 1, queries=take(features, block), device=device)
             start[block] = leaves[near.idx[:, 0]]
-            forget(features)
     return start
 
 

@@ -458,8 +458,11 @@ def _off_centre(features: F32, members: I64) -> F32:
     """Return the squared distance of some images to their mean, in blocks."""
     n_block = max(1, _BLOCK_BYTES // features[:1].nbytes)
     blocks = [members[start : start + n_block] for start in range(0, len(members), n_block)]
-    mean = sum(features[block].sum(axis=0) for block in blocks) / np.float32(len(members))
-    found = []
+    total, found = np.float32(0), []
+    for block in blocks:
+        total = total + features[block].sum(axis=0)
+        forget(features)
+    mean = total / np.float32(len(members))
     for block in blocks:
         found.append(((features[block] - mean) ** 2).sum(axis=1))
         forget(features)

@@ -19,7 +19,7 @@ from scipy.sparse import csr_array
 from selfsort.choose_k.search import WIDTHS, smallest_start, width_for
 from selfsort.choose_k.separation import leaks_between, separation_tree
 from selfsort.classic.kmeans import kmeans
-from selfsort.data.store import forget
+from selfsort.data.store import forget, take
 from selfsort.graph.communities import find_n_communities, symmetric_affinities
 from selfsort.graph.knn import Neighbours, nearest_neighbours
 from selfsort.learning.seeds import derive_seed, numpy_generator
@@ -32,7 +32,7 @@ N_FAR = 10
 MOST_JUDGES = 4000
 FEWEST_IMAGES = 30
 _N_RESTARTS = 5
-_FEWEST_AT_ONCE, _BLOCK_BYTES = 1024, 1 << 27
+_FEWEST_AT_ONCE, _BLOCK_BYTES = 256, 1 << 25
 """Images that ask at a time."""
 _SMALLEST_PART = 0.2
 """A cluster is parted only into halves of at least this share."""
@@ -81,7 +81,7 @@ def gather(rows: F32, labels: I64, n_clusters: int, *, seed: int, device: torch.
     """
     draw = numpy_generator(seed, "judges")
     judges = np.sort(draw.permutation(len(rows))[:MOST_JUDGES]).astype(np.int64)
-    own = rows[judges]
+    own = take(rows, judges)
     near = nearest_neighbours(own, max(WIDTHS), device=device)
     width = width_for(len(own), n_clusters)
     graph = symmetric_affinities(near, width)
