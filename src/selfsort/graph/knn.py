@@ -34,6 +34,8 @@ _N_SPARE = 8
 # Rows whose candidates the processes exchange at once.
 _N_TOGETHER = 65_536
 
+_QUERY_NUMBERS = 2**24
+
 
 def nearest_neighbours(
     features: npt.NDArray[Any],
@@ -200,7 +202,8 @@ def _rough_rows(search: _Search, chosen: I64, what: str) -> Iterator[tuple[I64, 
     """Yield blocks of the chosen rows with |x|^2 - 2 q.x for every item x, infinite for a row's own item."""
     features_ND = torch.from_numpy(search.features).to(search.device)
     squares_1N = torch.from_numpy(_squares(search.features).astype(np.float32)).to(search.device)[None, :]
-    n_block = search.n_block(len(chosen))
+    # Wide rows are copied for the product: of these, fewer at a time.
+    n_block = min(search.n_block(len(chosen)), max(1, _QUERY_NUMBERS // search.features.shape[1]))
     buffer = torch.empty((n_block, len(search.features)), dtype=torch.float32, device=search.device)
     starts = range(0, len(chosen), n_block)
     for start in track(starts, what, len(starts)):
