@@ -49,6 +49,14 @@ def read(source: Path) -> Dataset:
     return read_source(source, max_bad=0.5, memory_bytes=100)
 
 
+def break_off(source: Path, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read a source until it is too much, and leave what a kill leaves."""
+    with monkeypatch.context() as patched:
+        stop_after(patched, most)
+        with pytest.raises(Broken):
+            read(source)
+
+
 def test_a_broken_ingest_goes_on_where_it_stopped(
     scratch: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -57,10 +65,7 @@ def test_a_broken_ingest_goes_on_where_it_stopped(
     for name in ("003.png", "015.png"):
         (source / name).write_text("broken")
     whole = read_source(source, max_bad=0.5)
-    with monkeypatch.context() as patched:
-        stop_after(patched, 12)
-        with pytest.raises(Broken):
-            read(source)
+    break_off(source, 12, monkeypatch)
     decoded = stop_after(monkeypatch, None)
     again = read(source)
     assert again.fingerprint == whole.fingerprint
@@ -77,10 +82,7 @@ def test_a_broken_ingest_goes_on_where_it_stopped(
 def test_other_pictures_begin_anew(scratch: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = tmp_path / "source"
     save_many(source, 8)
-    with monkeypatch.context() as patched:
-        stop_after(patched, 6)
-        with pytest.raises(Broken):
-            read(source)
+    break_off(source, 6, monkeypatch)
     os.utime(source / "001.png", (1, 1))
     decoded = stop_after(monkeypatch, None)
     found = read(source)
@@ -93,10 +95,7 @@ def test_a_damaged_list_begins_anew(
 ) -> None:
     source = tmp_path / "source"
     save_many(source, 8)
-    with monkeypatch.context() as patched:
-        stop_after(patched, 6)
-        with pytest.raises(Broken):
-            read(source)
+    break_off(source, 6, monkeypatch)
     (listed,) = scratch.rglob("*.jsonl")
     listed.write_text(damage)
     assert read(source).fingerprint == read_source(source).fingerprint

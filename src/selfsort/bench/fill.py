@@ -10,7 +10,7 @@ from pathlib import Path
 
 from selfsort.bench.cells import Cell, key_of, label, measure
 from selfsort.bench.datasets import find, missing
-from selfsort.bench.records import append_record
+from selfsort.bench.records import keep_record
 from selfsort.bench.tables import Table
 from selfsort.errors import MissingData, TrainingFailed, invalid
 from selfsort.types import Json
@@ -86,9 +86,7 @@ def fill(
             say(str(error))
             filled.left.append(cell)
             continue
-        append_record(folder, table.name, record)
-        records.pop(record["key"], None)
-        records[record["key"]] = record
+        keep_record(records, folder, table.name, record)
         filled.n_measured += 1
         say(f"{cell.name}: {_told(record)}")
     return filled

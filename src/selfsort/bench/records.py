@@ -80,6 +80,13 @@ def append_record(folder: Path, table: str, record: Json) -> None:
         ) from error
 
 
+def keep_record(known: dict[str, Json], folder: Path, table: str, record: Json) -> None:
+    """Add a line to the file of a table, and the record to those that are known: as the newest."""
+    append_record(folder, table, record)
+    known.pop(record["key"], None)
+    known[record["key"]] = record
+
+
 def _whole(content: bytes) -> int:
     r"""Return how many bytes are whole lines: a kill may have torn the last one.
 

@@ -24,7 +24,7 @@ import selfsort
 from selfsort import __version__
 from selfsort.bench.cells import CPU_LIMIT, ONE_THREAD, cpu_model, digest, resource
 from selfsort.bench.datasets import DATASETS, data_folder
-from selfsort.bench.records import append_record
+from selfsort.bench.records import keep_record
 from selfsort.errors import invalid
 from selfsort.types import Json
 
@@ -277,9 +277,7 @@ def fill_script(
             tried.left[trial.name] = obstacle
             continue
         record = _measured(trial, table.name, has_accelerator)
-        append_record(folder, table.name, record)
-        records.pop(record["key"], None)
-        records[record["key"]] = record
+        keep_record(records, folder, table.name, record)
         tried.n_measured += 1
         say(f"{trial.name}: {record.get('refused') or record['scores']}")
     return tried
