@@ -29,6 +29,8 @@ function open<T>(title: string, build: (answer: (value: T | null) => void) => (N
     });
     document.body.append(dialog);
     dialog.showModal();
+    // What is typed replaces what was proposed.
+    dialog.querySelector<HTMLInputElement>("input[autofocus]")?.select();
   });
 }
 
