@@ -318,7 +318,7 @@ class Page {
     const cluster = this.cluster();
     if (!cluster) return;
     const clusters = this.overview.clusters.filter((one) => one.id !== cluster.id);
-    const hint = `All images of the cluster you choose come to ${cluster.name}, which keeps its name.`;
+    const hint = `All images of the cluster you choose come to ${cluster.name}. A name that you gave it stays; one that was proposed goes, for it spoke of a part only.`;
     const other = await pickCluster({ title: `Merge ${cluster.name} with`, hint, clusters, hasNew: false }, this.tiles);
     if (typeof other !== "number") return;
     const name = this.clusterName(other);
