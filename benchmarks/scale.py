@@ -1,7 +1,6 @@
 """`make bench-scale`: from features of a million digits to their clusters; seconds, share, memory and growth by stage.
 
     python -m benchmarks.scale --n 1000000            the table for n, n / 10 and n / 100, and the exponents between
-    python -m benchmarks.scale --n 20000 --engines    exact and approximate search side by side
     python -m benchmarks.scale --n 100000 --others    scikit-learn's MiniBatchKMeans, HDBSCAN and EVoC on the same rows
 
 The digits are those of `benchmarks.repeated`. Every size runs in a process of its own, so that its peak memory is its
@@ -101,18 +100,6 @@ def warm_up(rows: F32) -> None:
     find_n_communities(symmetric_affinities(near), 3, rows, condensed_above=0)
     agglomerate(digraph(near), nearest_neighbour_components(near), 3, features=rows)
     approximate_neighbours(rows, N_NEIGHBOURS)
-
-
-def engines(n: int) -> dict[str, Any]:
-    """Search for neighbours exactly and approximately."""
-    features, _ = features_of(load(), n)
-    warm_up(features[:_WARM_UP])
-    clock = Clock()
-    with clock.stage("approximate"):
-        found = approximate_neighbours(features, N_NEIGHBOURS)
-    with clock.stage("exact"):
-        nearest_neighbours(features, N_NEIGHBOURS)
-    return {"n": n, "engines": clock.stages, "recall": found.recall}
 
 
 def others(n: int, only: list[str]) -> dict[str, Any]:
@@ -224,14 +211,11 @@ def main(words: list[str]) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.scale")
     parser.add_argument("--n", type=int, default=1_000_000)
     parser.add_argument("--sizes", type=int, nargs="*", help="instead of n / 100, n / 10 and n")
-    parser.add_argument("--engines", action="store_true", help="exact and approximate search side by side")
     parser.add_argument("--others", nargs="*", help="other libraries on the same features: all, or those named")
     parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
     asked = parser.parse_args(words)
-    if asked.engines:
-        told: Any = engines(asked.n)
-    elif asked.others is not None:
-        told = others(asked.n, asked.others)
+    if asked.others is not None:
+        told: Any = others(asked.n, asked.others)
     else:
         told = measure(asked.n) if asked.one else run(asked.n, asked.sizes)
     if asked.one:
