@@ -210,11 +210,12 @@ def engines_measured() -> str:
             f"{one['build']:,.1f} s" if one.get("build") is not None else "",
             f"{one['seconds']:,.1f} s",
             f"{one['recall']:.4f}",
+            f"{one['peak_mb'] / 1e3:.1f}" if "peak_mb" in one else "",
             one.get("remark", ""),
         ]
         for one in found
     ]
-    return _table(["search", "images", "of it to build", "seconds", "recall@20", ""], rows)
+    return _table(["search", "images", "of it to build", "seconds", "recall@20", "peak GB", ""], rows)
 
 
 def others_measured() -> str:

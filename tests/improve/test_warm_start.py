@@ -9,9 +9,10 @@ import pytest
 import torch
 from tests.contract.tiny import TINY
 
+from selfsort.classic.leiden import graph_clusters
 from selfsort.data.synthetic import shapes
 from selfsort.improve.around import ImproveConfig, train_improved
-from selfsort.improve.warm_start import graph_clusters, teach_once
+from selfsort.improve.warm_start import teach_once
 from selfsort.learning.seeds import derive_seed
 from selfsort.methods.registry import METHODS
 from selfsort.metrics.external import scores

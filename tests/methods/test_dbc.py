@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tests.oracles import dbc as oracle
 from torch import Tensor
 
+from selfsort.classic.leiden import graph_clusters
 from selfsort.data.synthetic import shapes
 from selfsort.errors import InvalidInput
 from selfsort.learning.batches import InputTensor
@@ -40,6 +41,7 @@ QUICK_FCAE = FCAEConfig(**STAGE_1)
 QUICK = DBCConfig(**STAGE_1, epochs=3, stop=0.0)
 WHITENED: dict[str, Any] = {"before_relu": True, "whiten": True}
 QUICK_WHITENED = replace(QUICK, **WHITENED, freeze_bn=False, decay="constant", target_steps=3)
+QUICK_TAUGHT = replace(QUICK, taught=2)
 QUICK_DEC = DECConfig(**STAGE_1, epochs=3, stop=0.0)
 SIZES: tuple[Literal["boosted", "soft", "constant"], ...] = ("boosted", "soft", "constant")
 
@@ -229,19 +231,29 @@ class TestTraining:
         images, truth = shapes(15, size=16, seed=seed)
         assert accuracy(result_of(images, replace(config, ae_epochs=8), seed=seed).labels, truth) == 1.0
 
-    def test_centres_may_be_those_of_communities(self) -> None:
-        """Three rings of points in a row."""
-        angle = np.linspace(0, 2 * np.pi, 80, endpoint=False)
-        ring = np.stack([np.cos(angle), np.sin(angle)], axis=1)
-        rows = np.concatenate([ring + np.array([5.0 * i, 0.0]) for i in range(3)]).astype(np.float32)
-        centres, inertia = dbc.graph_centres(rows, 3, device=CPU, seed=0)
-        np.testing.assert_allclose(sorted(centres.tolist()), [[0, 0], [5, 0], [10, 0]], atol=1e-5)
-        assert inertia == pytest.approx(240, rel=1e-5)
+    def test_the_first_targets_may_be_taught(self, pictures: Images, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Communities come first, whatever stage I has learned, and the boosted targets follow."""
+        learn, targets = dbc._learn_target, []
 
-    def test_a_run_from_communities_sorts_separable_pictures(self) -> None:
-        images, truth = shapes(15, size=16, seed=0)
-        config = replace(QUICK, ae_epochs=8, centres="graph")
-        assert accuracy(result_of(images, config, seed=0).labels, truth) > 0.9
+        def watched(run: Any, config: DBCConfig, r_NK: Tensor, *, is_still: bool) -> Any:
+            targets.append((r_NK.numpy(), is_still))
+            return learn(run, config, r_NK, is_still=is_still)
+
+        monkeypatch.setattr(dbc, "_learn_target", watched)
+        monkeypatch.setattr(dbc, "_has_settled", lambda changed, stop: changed < 2)  # at once, if it is asked
+        taken = list(snapshots(pictures, replace(QUICK, taught=4, still_share=0.1, ae_init="random")))
+        assert [snapshot.event["phase"] for snapshot in taken] == ["k-means", *["taught"] * 4, "boost", "boost"]
+        assert taken[0].total == 1 + 4 + 3
+        one_hot = np.eye(4)[graph_clusters(pictures, 4, device=CPU, seed=0)]
+        assert [np.array_equal(r_NK, one_hot) for r_NK, _ in targets] == [True] * 4 + [False] * 2
+        assert [is_still for _, is_still in targets] == [False] * 4 + [True, False], "taught on augmented images"
+
+    def test_centres_of_taught_clusters_are_their_means(self, pictures: Images) -> None:
+        last = next(s for s in snapshots(pictures, replace(QUICK, taught=1)) if s.event["phase"] == "k-means")
+        wanted, features = graph_clusters(pictures, 4, device=CPU, seed=0), last.history["features"]
+        means = np.stack([features[wanted == j].mean(axis=0) for j in range(4)])
+        np.testing.assert_allclose(last.state().arrays["mu"], means, rtol=1e-4, atol=1e-5)
+        assert last.event["inertia"] == pytest.approx(np.square(features - means[wanted]).sum(), rel=1e-4)
 
     def test_events_tell_the_stages(self, pictures: Images) -> None:
         taken = list(snapshots(pictures, replace(QUICK, lr=0.01)))
@@ -506,8 +518,9 @@ class TestResume:
             replace(QUICK, rec_weight=0.1, freeze_bn=False),
             replace(QUICK_FCAE, **WHITENED),
             replace(QUICK_WHITENED, lr=0.01),
+            QUICK_TAUGHT,
         ],
-        ids=["fcae", "turned and noisy", "reconstruction", "whitened fcae", "whitened"],
+        ids=["fcae", "turned and noisy", "reconstruction", "whitened fcae", "whitened", "taught"],
     )
     def test_from_every_snapshot(self, pictures: Images, config: FCAEConfig) -> None:
         taken = [(snapshot, snapshot.state()) for snapshot in snapshots(pictures, config)]
@@ -523,7 +536,9 @@ class TestResume:
             assert again.extras.keys() == last.extras.keys()
 
 
-@pytest.mark.parametrize("config", [QUICK, QUICK_WHITENED], ids=["plain", "whitened"], scope="class")
+@pytest.mark.parametrize(
+    "config", [QUICK, QUICK_WHITENED, QUICK_TAUGHT], ids=["plain", "whitened", "taught"], scope="class"
+)
 class TestModel:
     @pytest.fixture(scope="class")
     @classmethod
@@ -569,7 +584,7 @@ class TestModel:
 
 class TestBadData:
     @pytest.mark.parametrize("value", [0, 77])
-    @pytest.mark.parametrize("config", [QUICK, QUICK_WHITENED], ids=["plain", "whitened"])
+    @pytest.mark.parametrize("config", [QUICK, QUICK_WHITENED, QUICK_TAUGHT], ids=["plain", "whitened", "taught"])
     def test_all_images_alike(self, value: int, config: DBCConfig) -> None:
         images = Images(np.full((30, 16, 16, 1), value, dtype=np.uint8))
         result = result_of(images, config)
@@ -582,9 +597,10 @@ class TestBadData:
         assert skipped[:4] == [1] * 4
         assert skipped[5] == 0
 
-    def test_as_many_clusters_as_images(self) -> None:
+    @pytest.mark.parametrize("taught", [0, 1])
+    def test_as_many_clusters_as_images(self, taught: int) -> None:
         images = shapes(4, size=16, n_classes=2)[0]
-        result = result_of(images, replace(QUICK, n_clusters=8))
+        result = result_of(images, replace(QUICK, n_clusters=8, taught=taught))
         assert result.soft.shape == (8, 8)
 
     def test_oblong_colour_images(self) -> None:

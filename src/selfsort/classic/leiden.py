@@ -14,13 +14,20 @@ from dataclasses import dataclass
 
 import torch
 
-from selfsort.classic.method import GraphConfig, Partition, PixelConfig, classic_method
+from selfsort.classic.method import GraphConfig, Partition, PixelConfig, classic_method, rows_of
 from selfsort.config import setting
 from selfsort.graph.approximate import EXACT_LIMIT, find_neighbours
-from selfsort.graph.communities import Communities, find_communities, find_n_communities, symmetric_affinities
+from selfsort.graph.augmented import augmented_neighbours
+from selfsort.graph.communities import (
+    Communities,
+    community_width,
+    find_communities,
+    find_n_communities,
+    symmetric_affinities,
+)
 from selfsort.graph.neighbours import Neighbours
 from selfsort.learning.seeds import derive_seed
-from selfsort.types import F32
+from selfsort.types import F32, I64, Images, Inputs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +80,17 @@ def cluster(
             **neighbours.event,
         },
     )
+
+
+def graph_clusters(images: Inputs, n_clusters: int, *, device: torch.device, seed: int) -> I64:
+    """Return the communities of the images' neighbours: in several views by their pixels, else by their features."""
+    features, width = rows_of(images), community_width(len(images), n_clusters)
+    if isinstance(images, Images):
+        neighbours = augmented_neighbours(images.pixels, features, width, device=device)
+    else:
+        neighbours = find_neighbours(features, width, device=device)
+    graph = symmetric_affinities(neighbours)
+    return find_n_communities(graph, n_clusters, features, seed=derive_seed(seed, "leiden"))[0].labels
 
 
 METHOD = classic_method(

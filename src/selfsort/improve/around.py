@@ -14,12 +14,13 @@ from typing import Literal
 
 import torch
 
+from selfsort.classic.leiden import graph_clusters
 from selfsort.config import Config, Settings, setting
 from selfsort.errors import InvalidInput
 from selfsort.improve.multistart import train_most_stable
 from selfsort.improve.regroup import is_due, regroup_and_teach
 from selfsort.improve.stability import stability_of
-from selfsort.improve.warm_start import WarmStart, graph_clusters, kept, n_passes
+from selfsort.improve.warm_start import WarmStart, kept, n_passes
 from selfsort.learning.trainee import Trainee
 from selfsort.types import Improvable, Inputs, Method, Snapshot, Stage, State
 

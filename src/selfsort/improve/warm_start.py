@@ -21,16 +21,12 @@ import torch
 from torch import Tensor
 
 from selfsort import distributed
-from selfsort.classic.method import rows_of
-from selfsort.graph.approximate import find_neighbours
-from selfsort.graph.augmented import augmented_neighbours
-from selfsort.graph.communities import community_width, find_n_communities, symmetric_affinities
 from selfsort.learning.batches import shuffled_batches
 from selfsort.learning.epoch import run_epoch
 from selfsort.learning.rates import one_cycle
-from selfsort.learning.seeds import derive_seed, torch_generator
+from selfsort.learning.seeds import torch_generator
 from selfsort.learning.trainee import Trainee
-from selfsort.types import I64, Images, Inputs, Snapshot, State
+from selfsort.types import I64, Snapshot, State
 
 # Passes over the images, and how many images are seen at least: few images take more passes.
 _PASSES, _LEAST_SEEN = 6, 40_000
@@ -45,17 +41,6 @@ def n_passes(n_images: int, passes: int | Literal["auto"] = "auto") -> int:
     (6, 70, 3)
     """
     return max(_PASSES, math.ceil(_LEAST_SEEN / n_images)) if passes == "auto" else passes
-
-
-def graph_clusters(images: Inputs, n_clusters: int, *, device: torch.device, seed: int) -> I64:
-    """Return the communities of the images' neighbours: in several views by their pixels, else by their features."""
-    features, width = rows_of(images), community_width(len(images), n_clusters)
-    if isinstance(images, Images):
-        neighbours = augmented_neighbours(images.pixels, features, width, device=device)
-    else:
-        neighbours = find_neighbours(features, width, device=device)
-    graph = symmetric_affinities(neighbours)
-    return find_n_communities(graph, n_clusters, features, seed=derive_seed(seed, "leiden"))[0].labels
 
 
 @dataclass(frozen=True, eq=False)

@@ -74,8 +74,9 @@ class DBCConfig(FCAEConfig):
     n_j: Literal["boosted", "soft", "constant"] = setting(
         "boosted", "cluster sizes in the target: sum of s^alpha, sum of s (as DEC), or 1", "paper"
     )
-    centres: Literal["kmeans", "graph"] = setting(
-        "kmeans", "first centres: of k-means, or the means of the communities of the features' neighbour graph"
+    taught: int = setting(
+        0,
+        "targets before the boosted ones: the communities of the images' neighbours, whose means are then the centres",
     )
     epochs: int = setting(0, "targets in stage II, at most; 0: enough passes for 6,000 steps, but 20 to 100")
     target_steps: int = setting(0, "steps per target in stage II, at most; 0: a whole pass over the images")
@@ -92,13 +93,13 @@ class DBCConfig(FCAEConfig):
         super().__post_init__()
         for name in ("alpha", "lr"):
             self.require(name, getattr(self, name) > 0, "be positive")
-        for name in ("epochs", "target_steps", "stop", "rec_weight"):
+        for name in ("epochs", "taught", "target_steps", "stop", "rec_weight"):
             self.require(name, getattr(self, name) >= 0, "be at least 0")
         self.require("still_share", 0 <= self.still_share <= 1, "be between 0 and 1")
 
     def second_epochs(self, n_images: int) -> int:
         """Epochs of stage II if the labels never rest."""
-        return self.epochs or self.enough_epochs(n_images, fewest=20)
+        return self.taught + (self.epochs or self.enough_epochs(n_images, fewest=20))
 
 
 @dataclass(frozen=True, kw_only=True)

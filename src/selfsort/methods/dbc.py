@@ -22,7 +22,7 @@ Where we differ from the paper:
 - Training stops when fewer than 0.1 % of the labels change in an epoch; the paper waits for none.
 - The labels logged in stage I are a quick look, not k-means on all images: see `_dbc_history.glance`.
 - Off by default and not in the paper: `rotate`, `translate`, `zoom`, `restore`, `still_share`, `rec_weight`,
-  `before_relu`, `whiten`, `target_steps`, `centres=graph`.
+  `before_relu`, `whiten`, `target_steps`, `taught`.
 - `dec` trains its auto-encoder end to end; the original stacks denoising layers one by one.
 """
 
@@ -42,8 +42,7 @@ from torch import Tensor, nn
 from selfsort import distributed
 from selfsort.augment.policy import Affine
 from selfsort.classic.kmeans import kmeans
-from selfsort.graph.approximate import find_neighbours
-from selfsort.graph.communities import community_width, find_n_communities, symmetric_affinities
+from selfsort.classic.leiden import graph_clusters
 from selfsort.learning.batches import FeatureTensor, InputTensor, shuffled_batches, tensor_of
 from selfsort.learning.checkpoint import Checkpoint, pack_module, saved_shape, to_numpy, unpack_module
 from selfsort.learning.encode import check_request, encode
@@ -66,7 +65,7 @@ _MIN_SIZE = 1e-8
 
 
 def reconstruction_loss(x_BCHW: Tensor, again_BCHW: Tensor) -> Tensor:
-    """Eq. (1): squared error, summed over an image and averaged over the batch."""
+    """Algorithm 1, step 1: squared error, summed over an image and averaged over the batch."""
     return (x_BCHW - again_BCHW).square().sum() / len(x_BCHW)
 
 
@@ -77,7 +76,7 @@ def squared_distances(z_BD: Tensor, mu_KD: Tensor) -> Tensor:
 
 
 def log_scores(z_BD: Tensor, mu_KD: Tensor, v: float = 1.0) -> Tensor:
-    """Eq. (2), in logarithms: s_ij is proportional to (1 + ||z_i - mu_j||^2 / v) ^ (-(v + 1) / 2)."""
+    """Eq. (1), in logarithms: s_ij is proportional to (1 + ||z_i - mu_j||^2 / v) ^ (-(v + 1) / 2)."""
     return F.log_softmax(-(v + 1) / 2 * torch.log1p(squared_distances(z_BD, mu_KD) / v), dim=1)
 
 
@@ -91,7 +90,7 @@ class Target:
 
 
 def boost(log_s_NK: Tensor, alpha: float, n_j: Literal["boosted", "soft", "constant"]) -> Target:
-    """Eq. (3): r_ij is proportional to s_ij^alpha / n_j."""
+    """Eq. (2), and n_j as in Algorithm 2, step 8: r_ij is proportional to s_ij^alpha / n_j."""
     log_power_NK = alpha * log_s_NK
     if n_j == "constant":
         return Target(F.softmax(log_power_NK, dim=1), 0)
@@ -101,7 +100,7 @@ def boost(log_s_NK: Tensor, alpha: float, n_j: Literal["boosted", "soft", "const
 
 
 def kl_loss(r_BK: Tensor, log_s_BK: Tensor) -> Tensor:
-    """KL(R || S), averaged over the batch, so that its gradient does not depend on the batch size."""
+    """Eq. (3): KL(R || S), averaged over the batch, so that its gradient does not depend on the batch size."""
     return F.kl_div(log_s_BK.clamp(min=math.log(1e-12)), r_BK, reduction="batchmean")
 
 
@@ -239,24 +238,29 @@ def train(
             "k-means", {"inertia": inertia, **whitened}, history=stage(features, log_s_NK), result=result
         )
     if isinstance(config, DBCConfig):
-        yield from _sharpen(run, config, features)
+        yield from _sharpen(run, config, features, seed)
 
 
-def _sharpen(run: _Run, config: DBCConfig, features: F32) -> Iterator[Snapshot]:
+def _sharpen(run: _Run, config: DBCConfig, features: F32, seed: int) -> Iterator[Snapshot]:
     """Stage II: one snapshot per target."""
     log_s_NK, is_last = run.log_scores(features), False
+    taught = graph_target(run, seed) if run.epoch < config.taught else None
     while not is_last:
         target = boost(log_s_NK, config.alpha, config.n_j)
-        is_still = run.epoch < config.still_share * run.n_second
+        is_taught, n_own = run.epoch < config.taught, run.epoch - config.taught
+        if is_taught and taught is not None:
+            target = taught
+        is_still = 0 <= n_own < config.still_share * (run.n_second - config.taught)
         stats = _learn_target(run, config, target.r, is_still=is_still)
         run.epoch += 1
         features = run.encode()
         log_s_NK = run.log_scores(features)
         before, run.labels = run.labels, log_s_NK.argmax(dim=1).numpy()
         changed = float(np.mean(before != run.labels))
-        is_last = run.epoch >= run.n_second or (_has_settled(changed, config.stop) and not is_still)
+        has_settled = _has_settled(changed, config.stop) and not (is_still or is_taught)
+        is_last = run.epoch >= run.n_second or has_settled
         yield run.snapshot(
-            "boost",
+            "taught" if is_taught else "boost",
             {**_named(stats, "kl"), "changed": changed, "empty_clusters": target.n_empty},
             history=stage(features, log_s_NK, is_sparse=not (is_last or run.epoch.bit_count() == 1)),
             result=_result(run, features, log_s_NK) if is_last else None,
@@ -293,7 +297,7 @@ def _varied(x_BCHW: Tensor, batch_B: Tensor, pixels: InputTensor, run: _Run) -> 
 
 
 def _reconstruct(run: _Run) -> tuple[Tensor, EpochStats]:
-    """Stage I, one epoch: Eq. (1). Also returns the features as the network saw the images in passing."""
+    """Stage I, one epoch of Algorithm 1, step 1. Also returns the features as the network saw the images in passing."""
     net, pixels = run.net.train(), tensor_of(run.images, run.device)
     seen_ND = torch.zeros(len(pixels), run.mu.shape[1], device=run.device)
 
@@ -326,8 +330,10 @@ def _whiten(run: _Run, features: F32) -> tuple[F32, dict[str, int]]:
 def _place_centres(run: _Run, features: F32, seed: int) -> float:
     """Cluster the features of all images for the first centres; returns the inertia."""
     config = run.config
-    if isinstance(config, DBCConfig) and config.centres == "graph":
-        centres, inertia = graph_centres(features, config.n_clusters, device=run.device, seed=seed)
+    if isinstance(config, DBCConfig) and config.taught:
+        r_NK = graph_target(run, seed).r.numpy()
+        centres: F32 = (r_NK / r_NK.sum(axis=0)).T @ features
+        inertia = float(np.square(features - r_NK @ centres).sum(dtype=np.float64))
     else:
         fitted = kmeans(features, config.n_clusters, seed=seed, n_restarts=config.n_restarts)
         centres, inertia = fitted.centroids, fitted.inertia
@@ -337,13 +343,10 @@ def _place_centres(run: _Run, features: F32, seed: int) -> float:
     return inertia
 
 
-def graph_centres(features: F32, n_clusters: int, *, device: torch.device, seed: int) -> tuple[F32, float]:
-    """Return the means of the communities of the neighbour graph, and their inertia; ours."""
-    neighbours = find_neighbours(features, community_width(len(features), n_clusters), device=device)
-    graph = symmetric_affinities(neighbours)
-    labels = find_n_communities(graph, n_clusters, features, seed=derive_seed(seed, "leiden"))[0].labels
-    centres: F32 = np.stack([features[labels == j].mean(axis=0) for j in range(n_clusters)])
-    return centres, float(np.square(features - centres[labels]).sum(dtype=np.float64))
+def graph_target(run: _Run, seed: int) -> Target:
+    """Return the communities of the images' neighbours as a target, each image wholly in its own; ours."""
+    labels = graph_clusters(run.images, run.config.n_clusters, device=run.device, seed=seed)
+    return Target(F.one_hot(torch.from_numpy(labels), run.config.n_clusters).float(), 0)
 
 
 def _learn_target(run: _Run, config: DBCConfig, r_NK: Tensor, *, is_still: bool) -> EpochStats:

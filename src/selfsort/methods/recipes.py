@@ -101,10 +101,10 @@ _DBC: tuple[Recipe, ...] = (
         )
     ),
     Recipe(
-        "graph",
+        "taught",
         "dbc",
-        _DBC_RESTORED | {"alpha": 4.0, "still_share": 0.1, "centres": "graph"},
-        "ours: as restored, from the centres of communities of the neighbour graph in place of k-means",
+        _DBC_RESTORED | {"taught": 10},
+        "ours: as restored, and stage II first learns the communities of the images' neighbours in several views",
     ),
     *(
         Recipe(
