@@ -292,7 +292,7 @@ TABLES: dict[str, Table] = {
                     for recipe in ("restored", "whitened")
                     for method in ("fcae-kmeans", "dbc")
                 ),
-                Row("dbc", is_random=True, is_published=True, recipe="graph"),
+                Row("dbc", is_random=True, is_published=True, recipe="taught"),
                 Row("kmeans", is_random=True),
             ),
             datasets=("mnist", "usps", "coil20", "coil100"),

@@ -105,6 +105,8 @@ _DBC: tuple[Recipe, ...] = (
         "dbc",
         _DBC_RESTORED | {"taught": 10},
         "ours: as restored, and stage II first learns the communities of the images' neighbours in several views",
+        is_cpu_sized=True,
+        channels=1,
     ),
     *(
         Recipe(
