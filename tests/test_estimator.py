@@ -24,6 +24,7 @@ from selfsort.data.synthetic import shapes
 from selfsort.errors import InvalidInput
 from selfsort.runs.edits import Merge
 from selfsort.runs.journal import Journal
+from selfsort.runs.train_on import drawn
 
 # scikit-learn's checks feed tables of numbers. `image_shape=(1, -1)` reads each row as one line of pixels and
 # `value_range="auto"` takes black and white from the data; what then still fails, fails for these reasons.
@@ -56,6 +57,34 @@ def test_scikit_learn_estimator_checks() -> None:
 @pytest.fixture(scope="module")
 def pixels() -> Any:
     return shapes(10, size=12, seed=0, n_classes=3)[0].pixels
+
+
+class TestTrainOn:
+    def test_the_model_of_some_images_sorts_all_and_the_run_says_so(self, pixels: Any, tmp_path: Path) -> None:
+        model = ImageClusterer("kmeans", n_clusters=3, encoder="none", train_on=18, seed=2).fit(pixels)
+        learned = drawn(len(pixels), 18, 2)
+        assert learned is not None
+        alone = ImageClusterer("kmeans", n_clusters=3, encoder="none", seed=2).fit(pixels[learned])
+        np.testing.assert_array_equal(alone.labels_, model.labels_[learned])
+        np.testing.assert_array_equal(alone.predict(pixels), model.labels_)
+        assert any("Learned from 18 of 30 images" in warning for warning in model.warnings_)
+        model.save(tmp_path / "run")
+        assert json.loads((tmp_path / "run" / "config.json").read_text())["train_on"] == 18
+        assert load(tmp_path / "run").train_on == 18
+
+    def test_as_many_as_there_are_is_all(self, pixels: Any) -> None:
+        some, whole = (ImageClusterer("kmeans", 3, encoder="none", train_on=n).fit(pixels) for n in (500, None))
+        np.testing.assert_array_equal(some.labels_, whole.labels_)
+        assert not any("Learned from" in warning for warning in some.warnings_)
+
+    @pytest.mark.parametrize("wrong", [1, 0, -3, 2.5, "20", True])
+    def test_what_is_no_number_of_images_is_refused(self, pixels: Any, wrong: Any) -> None:
+        with pytest.raises(InvalidInput, match=r"^train_on must be a whole number of at least 2; got "):
+            ImageClusterer("kmeans", n_clusters=3, encoder="none", train_on=wrong).fit(pixels)
+
+    def test_fewer_than_clusters_are_refused_in_words_of_python(self, pixels: Any) -> None:
+        with pytest.raises(InvalidInput, match=r"^train_on must be at least the number of clusters \(3\); got 2"):
+            ImageClusterer("kmeans", n_clusters=3, encoder="none", train_on=2).fit(pixels)
 
 
 def test_every_layout_gives_the_same_labels(pixels: Any) -> None:

@@ -58,7 +58,7 @@ async function post<P extends keyof Post>(path: P, body: Post[P]["body"]): Promi
 }
 
 export const getRun = (): Promise<Run> => get("api/run", {});
-export const getNames = (): Promise<string[]> => get("api/names", {});
+export const getNames = (rows: readonly number[]): Promise<string[]> => get("api/names", { row: [...rows] });
 export const getOverview = (): Promise<Overview> => get("api/clusters", {});
 export const getRows = (which: Rows): Promise<Listing> => get("api/rows", which);
 export const getSimilar = (rows: readonly number[]): Promise<Listing> => get("api/similar", { row: [...rows] });

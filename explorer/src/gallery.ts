@@ -27,6 +27,8 @@ interface Tile {
 
 export interface GalleryHost {
   nameOf(row: number): string;
+  /** These images are in sight. */
+  seen(rows: number[]): void;
   clusterName(id: number): string;
   open(index: number): void;
   openStack(id: number): void;
@@ -176,7 +178,9 @@ export class Gallery {
     const near = tilesBetween(this.grid, rows.length, top - (isDown ? BEHIND : AHEAD) * view, top + (isDown ? 1 + AHEAD : 1 + BEHIND) * view);
     const below = rows.slice(seen.end, near.end);
     const above = rows.slice(near.first, seen.first).reverse();
-    this.tiles.want([...rows.slice(seen.first, seen.end), ...this.alsoWanted(), ...(isDown ? [...below, ...above] : [...above, ...below])]);
+    const inSight = rows.slice(seen.first, seen.end);
+    this.host.seen(inSight);
+    this.tiles.want([...inSight, ...this.alsoWanted(), ...(isDown ? [...below, ...above] : [...above, ...below])]);
   }
 
   private take(index: number): Tile {

@@ -9,6 +9,7 @@ import { Head } from "./head";
 import { listenForKeys } from "./keys";
 import { learn, resumeLearning } from "./learning";
 import { openLightbox } from "./lightbox";
+import { Names } from "./names";
 import { Sidebar } from "./sidebar";
 import { Stacks } from "./stacks";
 import { setUpTheme } from "./theme";
@@ -19,13 +20,16 @@ import { type View, fromHash, same, toHash } from "./views";
 import { count, plural } from "./words";
 
 class Page {
-  private names: string[] | null = null;
   private view: View;
   private order: api.Order = "typical";
   private stacks = new Stacks([]);
   private loading = 0;
   private drawTree = () => {};
   private readonly tiles: Tiles;
+  private readonly names = new Names(api.getNames, () => {
+    this.gallery.refresh();
+    this.showWords();
+  });
   private readonly gallery: Gallery;
   private readonly sidebar: Sidebar;
   private readonly head: Head;
@@ -44,7 +48,8 @@ class Page {
       drop: (cluster) => void this.moveTo([...this.gallery.selection.rows], cluster),
     });
     const host = {
-      nameOf: (row: number) => this.nameOf(row),
+      nameOf: (row: number) => this.names.of(row),
+      seen: (rows: number[]) => this.names.want([...(this.view.kind === "like" ? this.view.rows : []), ...rows]),
       clusterName: (id: number) => this.clusterName(id),
       open: (index: number) => this.look(index),
       openStack: (id: number) => this.go({ kind: "stack", id }),
@@ -60,7 +65,7 @@ class Page {
         void this.reload(false);
       },
       setSize: (size) => this.gallery.setSize(size),
-      nameOf: (row) => this.nameOf(row),
+      nameOf: (row) => this.names.of(row),
     });
     this.view = fromHash(location.hash, run.n_images) ?? this.home();
     this.setUp();
@@ -91,12 +96,6 @@ class Page {
       this.sidebar.show(this.overview, this.view, this.stacks.count);
       this.gallery.setStacks(this.stacks);
     });
-    // Names are wanted for what is pointed at; the pictures come first.
-    setTimeout(() => void this.attempt(async () => {
-      this.names = await api.getNames();
-      this.gallery.refresh();
-      this.showWords();
-    }), 150);
   }
 
   private isFinished(): boolean {
@@ -405,10 +404,6 @@ class Page {
 
   private clusterName(id: number): string {
     return this.overview.clusters.find((cluster) => cluster.id === id)?.name ?? `Cluster ${id}`;
-  }
-
-  private nameOf(row: number): string {
-    return this.names?.[row] ?? `image ${row}`;
   }
 }
 

@@ -166,7 +166,7 @@ export interface Get {
   "api/similar": { parameters: { row: number[]; count?: number }; body: undefined; answer: Listing };
   "api/stacks": { parameters: {}; body: undefined; answer: PictureStack[] };
   "api/images/{row}": { parameters: { row: number }; body: undefined; answer: ImageFacts };
-  "api/names": { parameters: {}; body: undefined; answer: string[] };
+  "api/names": { parameters: { row: number[] }; body: undefined; answer: string[] };
   "api/history": { parameters: {}; body: undefined; answer: HistoryEntry[] };
   "api/run": { parameters: {}; body: undefined; answer: Run };
   "api/sheet": { parameters: { row: number[] }; body: undefined; answer: Blob };

@@ -59,6 +59,7 @@ class ImageClusterer(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         encoder: what sees images before the method starts: `auto` (they decide), `none`, a name, file, folder or run,
             as for `--encoder`.
         outliers: put images that belong nowhere into a group of their own: label -1.
+        train_on: learn from so many images, drawn by the seed, and let the model sort the others; None: from all.
         device: `auto`, `cpu`, `cuda`, `cuda:N` or `mps`.
         image_shape: height, width(, channels) of the rows of a flat array; one entry may be -1.
         value_range: the values that mean black and white in a float array; `auto` takes them from the
@@ -101,6 +102,7 @@ class ImageClusterer(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         recipe: str = "auto",
         encoder: str = AUTO_ENCODER,
         outliers: bool = False,
+        train_on: int | None = None,
         device: str = "auto",
         image_shape: tuple[int, ...] | None = None,
         value_range: tuple[float, float] | Literal["auto"] = (0.0, 1.0),
@@ -113,6 +115,7 @@ class ImageClusterer(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         self.recipe = recipe
         self.encoder = encoder
         self.outliers = outliers
+        self.train_on = train_on
         self.device = device
         self.image_shape = image_shape
         self.value_range = value_range
@@ -141,6 +144,7 @@ class ImageClusterer(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             seed=seed,
             encoder=self.encoder,
             outliers=_yes_or_no("outliers", self.outliers),
+            train_on=None if self.train_on is None else _whole_number("train_on", self.train_on, at_least=2),
             device=self.device,
         )
         launched = launch(request)
@@ -388,6 +392,7 @@ def _loaded(folder: RunFolder, device: str, encoder: str | None) -> ImageCluster
         recipe="default",
         encoder=given_encoder(folder),
         outliers=folder.has_outliers,
+        train_on=folder.train_on,
         device=device,
     )
     ends = [event for event in folder.events() if event.get("kind") == "end"]

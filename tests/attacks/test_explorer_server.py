@@ -244,7 +244,7 @@ class TestStolen:
         first, second = servers
         (cookie,) = first.visitor.cookies
         named = f"host: {host}:{first.port}\r\ncookie: {cookie.name}={cookie.value}\r\n"
-        answer = asked(first.port, f"GET /api/names HTTP/1.1\r\n{named}")
+        answer = asked(first.port, f"GET /api/names?row=0 HTTP/1.1\r\n{named}")
         assert status(answer) == 421
         assert b".png" not in answer
         assert status(asked(second.port, f"GET /open/{second.token} HTTP/1.1\r\nhost: {host}\r\n")) == 421

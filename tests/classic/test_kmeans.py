@@ -3,6 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from sklearn.cluster import KMeans
 
 from selfsort.classic.kmeans import KMeansConfig, cluster, kmeans
 from selfsort.data.store import limit_memory
@@ -68,3 +69,17 @@ def test_more_than_the_memory_holds_is_clustered_in_blocks(monkeypatch: pytest.M
     nearest = ((x[:, None] - blocks.centroids) ** 2).sum(axis=2).argmin(axis=1)
     np.testing.assert_array_equal(blocks.labels, nearest)
     assert nothing.inertia == 0
+
+
+def test_the_copies_of_the_library_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = np.random.default_rng(0).standard_normal((3000, 8)).astype(np.float32)
+    given = []
+    fit = KMeans.fit
+    monkeypatch.setattr(KMeans, "fit", lambda self, rows: (given.append(len(rows)), fit(self, rows))[1])
+    try:
+        for n_copies in (2, 4):
+            limit_memory(n_copies * x.nbytes)
+            kmeans(x, 5, seed=0, n_restarts=1)
+    finally:
+        limit_memory(None)
+    assert given == [2000, 3000]

@@ -106,3 +106,35 @@ def test_forgotten_pages_are_still_in_the_file() -> None:
     store.forget(mapped)
     store.forget(np.zeros(3))
     assert (mapped == 3).all()
+    store.forget(mapped[5:].view(np.ndarray)[:100])
+    assert (mapped == 3).all()
+
+
+def test_what_only_memory_holds_is_not_forgotten(tmp_path: Path) -> None:
+    (tmp_path / "nine").write_bytes(bytes(9))
+    private = np.memmap(tmp_path / "nine", np.uint8, mode="c")
+    private[:] = 3
+    store.forget(private)
+    store.forget(private.view(np.ndarray)[1:])
+    assert (private == 3).all()
+
+
+def test_rows_from_all_over_a_file_are_taken_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    mapped, _ = store.allocate((200, 5000), 0)
+    mapped[:] = np.arange(200, dtype=np.uint8)[:, None]
+    rows = np.arange(0, 200, 2)
+    forgotten = []
+    monkeypatch.setattr(store, "forget", lambda array: forgotten.append(array is mapped))
+    np.testing.assert_array_equal(store.take(mapped, rows)[:, 0], rows)
+    # Whatever the width of a row, a system may map megabytes to read it.
+    assert len(forgotten) >= len(rows) * store._MAPPED_FOR_ONE / store._PASS_BYTES
+    assert all(forgotten)
+    held = np.array(mapped)
+    np.testing.assert_array_equal(store.take(held, rows), held[rows])
+
+
+def test_a_sample_of_wide_rows_is_small() -> None:
+    assert store.n_held(np.zeros((1, 160), np.float32), 4000) == 4000
+    assert store.n_held(np.zeros((1, 96 * 96 * 3), np.float32), 4000) == 2427
+    assert store.n_held(np.zeros((1, 1024 * 1024), np.float32), 4000) == 500
+    assert store.n_held(np.zeros((0, 160), np.float32), 4000) == 4000

@@ -19,7 +19,7 @@ from schemathesis import GenerationMode
 from schemathesis.core.result import Ok
 from tests.explore.runs import fitted
 
-from selfsort.explore.app import create_app
+from selfsort.explore.app import MAX_NAMES, create_app
 from selfsort.explore.desk import Desk
 from selfsort.explore.editor import Editor
 from selfsort.explore.guard import Door, Guard
@@ -118,7 +118,12 @@ class TestLooking:
         found = get(client, "api/images/3")
         label = int(editor.table.labels[3])
         assert (found["name"], found["cluster"], found["original_cluster"]) == (editor.names[3], label, label)
-        assert get(client, "api/names")[3] == editor.names[3]
+
+    def test_names_of_the_images_in_view(self, client: TestClient, editor: Editor) -> None:
+        assert get(client, "api/names?row=3&row=0") == [editor.names[3], editor.names[0]]
+        assert client.get(f"api/names?row={len(editor)}").status_code == 404
+        assert client.get("api/names").status_code == 422
+        assert client.get("api/names?" + "&".join(f"row={row}" for row in range(MAX_NAMES + 1))).status_code == 422
 
     def test_pictures(self, client: TestClient) -> None:
         sheet = client.get("api/sheet?row=0&row=1&row=2")
@@ -300,11 +305,12 @@ def hostile_editor(tmp_path: Path) -> Editor:
 def test_names_are_data_and_nothing_else(tmp_path: Path) -> None:
     editor = hostile_editor(tmp_path)
     with client_of(editor) as client:
-        for path in ("api/names", "api/run", "api/clusters", "api/rows"):
+        every_name = "api/names?" + "&".join(f"row={row}" for row in range(len(editor)))
+        for path in (every_name, "api/run", "api/clusters", "api/rows"):
             answer = client.get(path)
             assert answer.status_code == 200
             assert answer.headers["content-type"] == "application/json"
-        names = get(client, "api/names")
+        names = get(client, every_name)
         assert HOSTILE[0] in names
         assert not [name for name in names if {"\x1b", "\u202e"} & set(name)]
         for row in range(len(names)):
@@ -318,9 +324,7 @@ def test_names_are_data_and_nothing_else(tmp_path: Path) -> None:
     editor.close()
 
 
-TAKES_NOTHING = {
-    f"/api/{name}" for name in ("clusters", "history", "lessons", "names", "redo", "run", "stacks", "tree", "undo")
-}
+TAKES_NOTHING = {f"/api/{name}" for name in ("clusters", "history", "lessons", "redo", "run", "stacks", "tree", "undo")}
 REQUESTS = [(path, GenerationMode.POSITIVE) for path in EVERY_ADDRESS] + [
     (path, GenerationMode.NEGATIVE) for path in EVERY_ADDRESS if path not in TAKES_NOTHING
 ]

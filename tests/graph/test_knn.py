@@ -85,6 +85,32 @@ def test_self_is_excluded_when_it_is_not_the_nearest_by_rounding() -> None:
     assert found.idx[:, 0].tolist() == [i ^ 1 for i in range(80)]
 
 
+def test_wide_rows_are_not_all_searched_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Pixels of 96 x 96 in colour, of unit length: neighbours differ by more than the product rounds.
+    features = np.abs(points(3, 120, 8) @ points(4, 8, 27_648) + 50)
+    features /= np.linalg.norm(features, axis=1, keepdims=True)
+    again = []
+    search_again = knn._search_again
+
+    def spy(search: Any, open_rows: Any, *rest: Any) -> None:
+        again.extend(open_rows)
+        search_again(search, open_rows, *rest)
+
+    monkeypatch.setattr(knn, "_search_again", spy)
+    check_against_oracle(features, 5)
+    assert len(again) < 10
+
+
+@pytest.mark.parametrize("n_features", [100, 1000, 30_000])
+def test_the_product_rounds_less_than_is_allowed_for(n_features: int) -> None:
+    # Rows of equal entries, whose rounding errors all have the same sign, are the worst known.
+    features = np.ones((50, n_features), np.float32) * np.linspace(0.5, 1, 50, dtype=np.float32)[:, None]
+    search = knn._check(features, None, torch.device("cpu"), 2**20)
+    exact = features.astype(np.float64) @ features.astype(np.float64).T
+    error = 2 * np.abs((torch.from_numpy(features) @ torch.from_numpy(features).T).double().numpy() - exact)
+    assert (error < knn._rounding_slack(search)[:, None] / 4).all()
+
+
 def test_queries_may_find_themselves() -> None:
     features = points(0, 10, 3)
     assert nearest_neighbours(features, 1, queries=features[4:6]).idx.tolist() == [[4], [5]]

@@ -5,6 +5,7 @@ import pytest
 import torch
 from tests.choose_k.planted import blobs
 
+from selfsort.data import store
 from selfsort.graph.neighbours import Neighbours
 from selfsort.trust import evidence
 from selfsort.trust.evidence import Evidence, gather
@@ -96,3 +97,15 @@ def test_those_who_ask_in_blocks_hear_the_same(monkeypatch: pytest.MonkeyPatch) 
     in_blocks = look(rows, truth)
     for name in ("same", "least", "most", "distance", "around", "vouched"):
         np.testing.assert_array_equal(getattr(in_blocks, name), getattr(at_once, name))
+
+
+def test_wide_rows_have_fewer_judges(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows, truth = blobs([150] * 4)
+    with monkeypatch.context() as patch:
+        patch.setattr(evidence, "MOST_JUDGES", 300)
+        told = look(rows, truth)
+    monkeypatch.setattr(store, "_FEWEST_HELD", 100)
+    monkeypatch.setattr(store, "_HELD_BYTES", 300 * rows[:1].nbytes)
+    seen = look(rows, truth)
+    for name in ("same", "least", "most", "distance", "around", "vouched"):
+        np.testing.assert_array_equal(getattr(seen, name), getattr(told, name))

@@ -20,6 +20,8 @@ from selfsort.types import F32, I64
 
 _FEWEST_EACH = 20
 """Rows in the sample for each cluster, whatever the memory."""
+_COPIES = 3
+"""What the library holds of its rows: those it was given, those less their mean, and their squares for a moment."""
 _TOLERANCE = 1e-4
 """Centroids that move by less than this part of a column's variance have arrived, as in scikit-learn."""
 
@@ -49,9 +51,9 @@ class KMeansFit:
 def kmeans(features: F32, n_clusters: int, *, seed: int, n_restarts: int = 10, max_iterations: int = 300) -> KMeansFit:
     """Lloyd's algorithm from k-means++ starts; labels are those of the final centroids.
 
-    Rows that would not fit the memory twice, as the library wants them, are started from on a sample.
+    Rows that would not fit the memory in all the copies that the library makes are started from on a sample.
     """
-    if features.nbytes > memory_left():
+    if _COPIES * features.nbytes > memory_left():
         return _kmeans_in_blocks(features, n_clusters, seed, n_restarts, max_iterations)
     return _kmeans_in_memory(features, n_clusters, seed, n_restarts, max_iterations)
 
@@ -74,7 +76,7 @@ def _kmeans_in_memory(features: F32, n_clusters: int, seed: int, n_restarts: int
 def _kmeans_in_blocks(features: F32, n_clusters: int, seed: int, n_restarts: int, max_iterations: int) -> KMeansFit:
     """Choose the best of several starts on a sample, then run Lloyd's algorithm over all rows, some at a time."""
     n_rows, row_bytes = len(features), features[:1].nbytes
-    n_sample = min(n_rows, max(_FEWEST_EACH * n_clusters, memory_left() // (4 * row_bytes)))
+    n_sample = min(n_rows, max(_FEWEST_EACH * n_clusters, memory_left() // (_COPIES * row_bytes)))
     sample = np.sort(numpy_generator(seed, "kmeans sample").permutation(n_rows)[:n_sample])
     centroids = _kmeans_in_memory(take(features, sample), n_clusters, seed, n_restarts, max_iterations).centroids
     labels = np.full(n_rows, -1, np.int64)

@@ -256,7 +256,7 @@ def _pixel_rows(mean: F32 | None) -> PixelRows:
 def _rows(state: State, name: str) -> F32:
     """Take a table of finite numbers from a saved state, which somebody may have changed."""
     rows = state.arrays[name]
-    if rows.ndim != 2 or rows.size == 0 or rows.dtype.kind != "f" or not np.isfinite(rows).all():
+    if rows.ndim != 2 or rows.size == 0 or rows.dtype.kind != "f" or not all_finite(rows):
         raise ValueError(f"{name!r} is no table of finite numbers")
     return rows.astype(np.float32, copy=False)
 

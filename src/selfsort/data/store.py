@@ -31,6 +31,10 @@ _LARGEST_FILE = 1 << 62
 _BLOCK = bytes(1 << 20)
 _PASS_BYTES = 1 << 26
 """What a pass over an array holds at a time."""
+_HELD_BYTES, _FEWEST_HELD = 1 << 28, 500
+"""What a sample of rows may take beside the budget, and how many it has however wide they are."""
+_MAPPED_FOR_ONE = 1 << 22
+"""What a system may map of a file to read one row of it: large pages, and it may lie across two."""
 _CONTAINER_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 
@@ -135,10 +139,20 @@ def allocate_floats(shape: tuple[int, ...], dtype: str = "<f4") -> npt.NDArray[A
 
 def forget(array: npt.NDArray[Any]) -> None:
     """Give back the pages of a mapped file that were read or written; what they hold stays in the file."""
-    mapped = getattr(array, "_mmap", None)
-    # Of a private mapping the pages are the only copy.
-    if mapped is not None and getattr(array, "mode", "c") != "c" and hasattr(mmap, "MADV_DONTNEED"):
-        mapped.madvise(mmap.MADV_DONTNEED)
+    mapping = _mapping(array)
+    if mapping is not None and hasattr(mmap, "MADV_DONTNEED"):
+        mapping.madvise(mmap.MADV_DONTNEED)
+
+
+def _mapping(array: npt.NDArray[Any]) -> mmap.mmap | None:
+    """Return what an array, or what it is a view of, is mapped by; of a private mapping the pages are the only copy."""
+    seen: Any = array
+    while isinstance(seen, np.ndarray):
+        found = getattr(seen, "_mmap", None)
+        if found is not None:
+            return None if getattr(seen, "mode", "c") == "c" else found
+        seen = seen.base
+    return None
 
 
 def passes(array: npt.NDArray[Any], multiple: int = 1) -> Iterator[slice]:
@@ -156,12 +170,20 @@ def passes(array: npt.NDArray[Any], multiple: int = 1) -> Iterator[slice]:
 
 
 def take(array: npt.NDArray[Any], rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Copy some rows, giving back the pages around them: a system may map megabytes for each."""
+    """Copy some rows, giving back the pages around them."""
+    if _mapping(array) is None:
+        return np.asarray(array[rows])
     found = np.empty((len(rows), *array.shape[1:]), array.dtype)
-    for block in passes(found):
-        found[block] = array[rows[block]]
+    n_block = _PASS_BYTES // _MAPPED_FOR_ONE
+    for start in range(0, len(rows), n_block):
+        found[start : start + n_block] = array[rows[start : start + n_block]]
         forget(array)
     return found
+
+
+def n_held(array: npt.NDArray[Any], most: int) -> int:
+    """Return how many rows a sample of an array may have: so many, or fewer of very wide ones."""
+    return min(most, max(_FEWEST_HELD, _HELD_BYTES // max(1, array[:1].nbytes)))
 
 
 def all_finite(array: npt.NDArray[Any]) -> bool:

@@ -38,7 +38,7 @@ from selfsort.runs.edits import MAX_NAME
 
 MAX_ROWS = 2_000_000
 """Most images that one request may name."""
-MOST_NAMES = 200_000
+MAX_NAMES = 500
 MAX_SHEET = 64
 MAX_SIMILAR = 5000
 MAX_PARTS = 20
@@ -267,10 +267,11 @@ def _add_reading(app: FastAPI, desk: Desk) -> None:
         return desk.editor.image(row)
 
     @app.get("/api/names")
-    def names(response: Response) -> list[str]:
+    def names(response: Response, row: Annotated[list[Number], Query(min_length=1, max_length=MAX_NAMES)]) -> list[str]:
         response.headers["cache-control"] = "private, max-age=3600"
-        # So many would keep the browser busy for seconds: the page asks for the name of an image that is opened.
-        return list(desk.editor.names) if len(desk.editor) <= MOST_NAMES else []
+        for one in row:
+            _require_row(desk.editor, one)
+        return [desk.editor.names[one] for one in row]
 
     @app.get("/api/history")
     def history(response: Response) -> list[HistoryEntry]:

@@ -19,7 +19,7 @@ import torch
 from scipy.cluster.hierarchy import linkage
 
 from selfsort.choose_k.separation import separation_tree
-from selfsort.data.store import take
+from selfsort.data.store import n_held, take
 from selfsort.graph.absorb import member_sums
 from selfsort.graph.communities import symmetric_affinities
 from selfsort.graph.hierarchy import Hierarchy, Part, join_parts
@@ -46,7 +46,7 @@ def grow(features: F32, labels: I64, device: torch.device | str = "cpu") -> Hier
         labels: (N,) clusters, some numbers may be unused.
         device: where distances are computed.
     """
-    rows = _standing_for_all(labels, features.shape[1])
+    rows = _standing_for_all(labels, n_held(features, _most_leaves(features.shape[1])))
     start = _leaf_of_each(features, labels, rows, device)
     chosen, of_leaf = take(features, rows), labels[rows]
     clusters, first = np.unique(of_leaf, return_index=True)
@@ -64,9 +64,12 @@ def grow(features: F32, labels: I64, device: torch.device | str = "cpu") -> Hier
     return Hierarchy(join_parts(start, [fine, middle, [whole]]), rows, clusters)
 
 
-def _standing_for_all(labels: I64, width: int) -> I64:
+def _most_leaves(width: int) -> int:
+    return int(np.clip(math.sqrt(_PRODUCTS / width), _FEWEST_LEAVES, _MOST_LEAVES))
+
+
+def _standing_for_all(labels: I64, most: int) -> I64:
     """Choose images evenly from every cluster; return them by cluster and number."""
-    most = int(np.clip(math.sqrt(_PRODUCTS / width), _FEWEST_LEAVES, _MOST_LEAVES))
     by_cluster = np.argsort(labels, kind="stable")
     if len(labels) <= most:
         return by_cluster

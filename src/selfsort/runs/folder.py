@@ -250,6 +250,11 @@ class RunFolder:
             raise _damaged(self.path / "config.json", "'outliers' is neither true nor false")
         return asked
 
+    @property
+    def train_on(self) -> int | None:
+        """How many images the method was to learn from; None: all."""
+        return self.field("train_on", int) if "train_on" in self.config else None
+
     def look_for_images_in(self, source: str | Path) -> None:
         """Read images from another place than where they were; config.json stays as it is."""
         self.config = {**self.config, "source": {**self.field("source", dict), "path": str(Path(source).absolute())}}

@@ -528,7 +528,7 @@ def resume(
         clusters=_clusters_asked(folder),
         outliers=folder.has_outliers,
         stands_for=stored_representatives(folder, len(dataset.images)),
-        train_on=folder.field("train_on", int) if "train_on" in folder.config else None,
+        train_on=folder.train_on,
     )
     return Launched(fit, dataset, folder.config, notes, encoder=fitted)
 

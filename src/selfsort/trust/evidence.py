@@ -19,7 +19,7 @@ from scipy.sparse import csr_array
 from selfsort.choose_k.search import WIDTHS, smallest_start, width_for
 from selfsort.choose_k.separation import leaks_between, separation_tree
 from selfsort.classic.kmeans import kmeans
-from selfsort.data.store import forget, take
+from selfsort.data.store import forget, n_held, take
 from selfsort.graph.communities import find_n_communities, symmetric_affinities
 from selfsort.graph.knn import Neighbours, nearest_neighbours
 from selfsort.learning.seeds import derive_seed, numpy_generator
@@ -80,7 +80,7 @@ def gather(rows: F32, labels: I64, n_clusters: int, *, seed: int, device: torch.
         device: where neighbours are searched.
     """
     draw = numpy_generator(seed, "judges")
-    judges = np.sort(draw.permutation(len(rows))[:MOST_JUDGES]).astype(np.int64)
+    judges = np.sort(draw.permutation(len(rows))[: n_held(rows, MOST_JUDGES)]).astype(np.int64)
     own = take(rows, judges)
     near = nearest_neighbours(own, max(WIDTHS), device=device)
     width = width_for(len(own), n_clusters)
