@@ -74,7 +74,7 @@ _N_MEASURED = 4000
 
 
 def balanced_target(l_MK: Tensor, power: int) -> Tensor:
-    """Return l^power / z, rows scaled to sum to one: t with power 1, the sharper ta with power 2.
+    """Eq. (5), (11): l^power / z, rows scaled to sum to one: t with power 1, the sharper ta with power 2.
 
     z_h is the size of cluster h in the large batch; dividing by it keeps large clusters from growing.
     """
@@ -102,17 +102,17 @@ def trusted_clusters(c_M: Tensor, n_clusters: int, min_share: float) -> tuple[Te
 
 
 def relations(c_B: Tensor) -> Tensor:
-    """r_ij: 1 if two images share a cluster or are the same, else 0."""
+    """Eq. (6), r_ij: 1 if two images share a cluster or are the same, else 0."""
     return (c_B[:, None] == c_B).float()
 
 
 def similarity_loss(l_BK: Tensor, t_BK: Tensor) -> Tensor:
-    """TI: minus the mean of l_i . t_i."""
+    """TI, Eq. (4): minus the mean of l_i . t_i."""
     return -(l_BK * t_BK).sum(dim=1).mean()
 
 
 def relation_loss(l_BK: Tensor, r_BB: Tensor) -> Tensor:
-    """SM: cross-entropy between r_ij and cos(l_i, l_j), averaged over the pairs i >= j."""
+    """SM, Eq. (7): cross-entropy between r_ij and cos(l_i, l_j), averaged over the pairs i >= j."""
     unit_BK = l_BK / (l_BK.norm(dim=1, keepdim=True) + _EPS)
     cosine_BB = (unit_BK @ unit_BK.T).clamp(_EPS, 1 - _EPS)
     entropy_BB = F.binary_cross_entropy(cosine_BB, r_BB.to(cosine_BB.dtype), reduction="none")
@@ -122,12 +122,12 @@ def relation_loss(l_BK: Tensor, r_BB: Tensor) -> Tensor:
 
 
 def attention_loss(la_BK: Tensor, ta_BK: Tensor) -> Tensor:
-    """AM: cross-entropy between ta and l^a, each entry a yes or no of its own."""
+    """AM, Eq. (10): cross-entropy between ta and l^a, each entry a yes or no of its own."""
     return F.binary_cross_entropy(la_BK.clamp(_EPS, 1 - _EPS), ta_BK)
 
 
 def entropy_loss(l_BK: Tensor, earlier_K: Tensor | None = None, share: float = 1.0) -> Tensor:
-    """EA: sum p log p, least where all clusters are used alike.
+    """EA, Eq. (8): sum p log p, least where all clusters are used alike.
 
     With `earlier_K`, the mean label features of earlier batches, p gives this batch only `share`; dividing by it keeps
     the pull on its images what it was.

@@ -255,7 +255,7 @@ def nearest_triplets(
 
 
 def triplet_loss(features_BD: Tensor, triplets: Triplets, gamma: float, margin: float) -> Tensor:
-    """The weighted triplet loss, by distances: mean over triplets of max(0, gamma d(i, j) - d(i, m) + margin)."""
+    """Eq. (11), (35), by distances: mean over triplets of max(0, gamma d(i, j) - d(i, m) + margin)."""
     norms_B = (features_BD * features_BD).sum(dim=1)
     distance_BB = torch.addmm(norms_B[:, None] + norms_B, features_BD, features_BD.T, alpha=-2)  # ||f_i - f_j||^2
     pull_P = distance_BB[triplets.anchor, triplets.positive]
@@ -288,7 +288,7 @@ def first_view(images: Inputs, config: JULEConfig, device: torch.device) -> View
 
 
 def merge(view: View, labels: I64, n_clusters: int, config: JULEConfig, *, absorb: bool = False) -> Agglomeration:
-    """Merge the clusters of least loss, L(C) = -A1 - lambda / (K_c - 1) sum_q (A1 - Aq), down to `n_clusters`."""
+    """Merge down to `n_clusters`, each time by least loss, Eq. (7): L(C) = -A1 - lambda / (K_c - 1) sum_q (A1 - Aq)."""
     return agglomerate(
         digraph(view.neighbours, config.graph, config.a),
         labels,
