@@ -94,7 +94,7 @@ def test_a_wrong_marker_is_refused(text: str, part: str) -> None:
 
 def test_the_page_of_results_says_what_was_measured_and_with_what() -> None:
     text = results_page(records())
-    assert "`selfsort bench classic`: 1 of 168 combinations measured so far." in text
+    assert "`selfsort bench classic`: 1 of 196 combinations measured so far." in text
     assert "Measured 2026-01-02 on a processor with numpy 3, selfsort 1, torch 2." in text
     assert "| UMist | 575 | 32x32x1 | 20 | the UMIST" in text
     refused = {"r": {**record("ac-link", 0, 0.0), "refused": "too many images"}}
