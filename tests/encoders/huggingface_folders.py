@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import json
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.normalizers import Lowercase
+from tokenizers.pre_tokenizers import Whitespace
+from tokenizers.processors import TemplateProcessing
 
 PATCH = 14
 SIDE = 28
@@ -83,9 +89,11 @@ def processor_settings(kind: str, side: int) -> dict[str, Any]:
     return {**settings, **_IMAGENET}
 
 
-def save_tiny(kind: str, folder: Path, **changes: Any) -> Any:
+def save_tiny(kind: str, folder: Path, text: dict[str, Any] | None = None, **changes: Any) -> Any:
     """Save a tiny model of a type and return it; `changes` go into its preprocessor_config.json."""
     model_name, config_name, settings, side = TINY[kind]
+    if text is not None:
+        settings = {**settings, "text_config": _TEXT | text}
     torch.manual_seed(0)
     logging = transformers.utils.logging
     logging.set_verbosity_error()
@@ -102,6 +110,27 @@ def save_tiny(kind: str, folder: Path, **changes: Any) -> Any:
         model.save_pretrained(folder)
     content = processor_settings(kind, side) | changes
     (folder / "preprocessor_config.json").write_text(json.dumps(content), encoding="utf-8")
+    return model
+
+
+SPECIAL = ("<start>", "<end>", "<fill>", "<unknown>")
+"""Tokens 0 to 3."""
+
+
+def save_with_words(kind: str, folder: Path, words: Sequence[str]) -> Any:
+    """Save a tiny CLIP or SigLIP with a tokenizer that knows some words and those of captions; return the model."""
+    captions = ["a", "photo", "of", "something", "this", "is", ".", ",", "!"]
+    vocabulary = dict.fromkeys([*SPECIAL, *captions, *" ".join(words).lower().split()])
+    model = save_tiny(kind, folder, {"vocab_size": len(vocabulary), "max_position_embeddings": 12, "pad_token_id": 2})
+    tokenizer = Tokenizer(WordLevel({word: i for i, word in enumerate(vocabulary)}, unk_token="<unknown>"))
+    tokenizer.normalizer = Lowercase()
+    tokenizer.pre_tokenizer = Whitespace()
+    ends = [("<start>", 0), ("<end>", 1)] if kind == "clip" else [("<end>", 1)]
+    tokenizer.post_processor = TemplateProcessing(
+        single="<start> $A <end>" if kind == "clip" else "$A <end>", special_tokens=ends
+    )
+    tokenizer.save(str(folder / "tokenizer.json"))
+    (folder / "tokenizer_config.json").write_text(json.dumps({"pad_token": {"content": "<fill>"}}), encoding="utf-8")
     return model
 
 
