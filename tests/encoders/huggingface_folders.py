@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 import transformers
+from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.normalizers import Lowercase
 from tokenizers.pre_tokenizers import Whitespace
 from tokenizers.processors import TemplateProcessing
+
+from selfsort.encoders.texts import open_texts
 
 PATCH = 14
 SIDE = 28
@@ -132,6 +136,38 @@ def save_with_words(kind: str, folder: Path, words: Sequence[str]) -> Any:
     tokenizer.save(str(folder / "tokenizer.json"))
     (folder / "tokenizer_config.json").write_text(json.dumps({"pad_token": {"content": "<fill>"}}), encoding="utf-8")
     return model
+
+
+def teach_words(kind: str, folder: Path, targets: Mapping[str, Any], nothing: Any, scale: float) -> None:
+    """Let captions have given embeddings: the last layer of a tiny text tower is solved for, not learned.
+
+    Args:
+        kind: clip or siglip.
+        folder: what `save_with_words` has written.
+        targets: where the captions of words are to point.
+        nothing: where captions that say nothing are to point.
+        scale: of cosines.
+    """
+    tower = open_texts(folder, torch.device("cpu"))
+    captions = [tower.family.prompt.format(word) for word in targets] + list(tower.family.nothing)
+    wanted = torch.stack([*targets.values(), *[nothing] * len(tower.family.nothing)]).double()
+    layer = next(
+        part for name, part in tower.model.named_modules() if name.split(".")[-1] in ("text_projection", "head")
+    )
+    before: list[torch.Tensor] = []
+    hook = layer.register_forward_hook(lambda _layer, given, _found: before.append(given[0].double()))
+    tower.embeddings(captions)
+    hook.remove()
+    solved = torch.linalg.lstsq(torch.cat(before), wanted).solution.T.float().contiguous()
+    path = folder / "model.safetensors"
+    tensors = load_file(path)
+    name = "text_projection.weight" if kind == "clip" else "text_model.head.weight"
+    tensors[name] = solved
+    tensors["logit_scale"] = torch.full_like(tensors["logit_scale"], float(np.log(scale)))
+    if kind == "siglip":
+        tensors["text_model.head.bias"].zero_()
+        tensors["logit_bias"].fill_(-scale / 4)
+    save_file(tensors, path, metadata={"format": "pt"})
 
 
 def rewrite(path: Path, **changes: Any) -> None:

@@ -77,13 +77,6 @@ def test_words_come_in_captions_and_nothing_comes_last(tiny: tuple[str, Any, Pat
     np.testing.assert_allclose(found, tower.likely(pictures, together), rtol=0, atol=1e-6)
 
 
-def test_only_the_same_model_belongs_to_pictures(tiny: tuple[str, Any, Path]) -> None:
-    digest = open_huggingface(tiny[2], CPU).digest
-    assert open_texts(tiny[2], CPU, digest).name == tiny[0]
-    with pytest.raises(InvalidInput, match="not the model that the pictures were seen with"):
-        open_texts(tiny[2], CPU, "0" * 64)
-
-
 class TestWithout:
     """Models that have no texts, or not all that belongs to them."""
 

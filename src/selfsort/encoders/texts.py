@@ -141,26 +141,12 @@ def why_without_texts(folder_or_name: Path | str) -> str:
     return ""
 
 
-def open_texts(folder_or_name: Path | str, device: torch.device, digest: str | None = None) -> TextTower:
-    """Open the text tower beside an image tower; nothing is fetched.
-
-    Args:
-        folder_or_name: a model folder, or `hf:NAME`.
-        device: where it computes.
-        digest: of the image tower that it must belong to.
-
-    Raises:
-        SelfsortError: there is none, or it cannot be read.
-    """
+def open_texts(folder_or_name: Path | str, device: torch.device) -> TextTower:
+    """Open the text tower of a model folder, or of `hf:NAME`; nothing is fetched."""
     transformers = require_transformers()
     folder = open_folder(folder_or_name, may_fetch=False)
     if why := why_without_texts(folder_or_name):
         raise MissingData(f"{why}. Expected a whole CLIP or SigLIP model with its {TOKENIZER}. Download it again.")
-    if digest is not None and folder.digest() != digest:
-        raise InvalidInput(
-            f"{folder.name} is not the model that the pictures were seen with: its weights differ. Expected the same. "
-            "Restore it."
-        )
     family, settings = FAMILIES[str(folder.config.get("model_type"))], folder.part("text")
     tensors = folder.tensors(of_texts=True)
     scale, bias = tensors.pop("logit_scale", None), tensors.pop("logit_bias", None)
