@@ -104,7 +104,7 @@ def predict(
     with job(device), progress_bars():
         model = load_model(folder, choose_device(device), encoder)
         dataset = read_like(folder, source, max_bad=max_bad, where=where, labels=labels)
-        assignment = apply_in_chunks(model, dataset.images, names=dataset.names)
+        assignment = apply_in_chunks(model, dataset.images, names=dataset.names, fingerprint=dataset.fingerprint)
         if isinstance(model, EncodedModel) and is_main():
             for note in unused_rows(model.encoder.parts, dataset.names):
                 say_aside(note)
