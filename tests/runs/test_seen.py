@@ -15,10 +15,11 @@ from tests.conftest import Command
 from tests.encoders.huggingface_folders import save_tiny, save_with_words, teach_words
 from tests.runs.test_suggested import COLOURS, told, write_pictures
 
+from selfsort import ImageClusterer, load
 from selfsort.encoders import encode
-from selfsort.encoders.cache import cache_folder, clear
+from selfsort.encoders.cache import clear
 from selfsort.encoders.huggingface import open_huggingface
-from selfsort.errors import InvalidInput
+from selfsort.errors import InvalidInput, SelfsortError
 from selfsort.names.classes import WORDS as CLASS_WORDS
 from selfsort.runs.folder import RunFolder
 from selfsort.runs.seen import WORDS, RunWords, check_list
@@ -48,6 +49,13 @@ def taught(kind: str, folder: Path, pictures: Path) -> Path:
     words = dict(zip(NAMES.values(), targets, strict=True)) | dict.fromkeys(RIVALS, beside)
     teach_words(kind, folder, words, nothing, scale)
     return folder
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache of its own, which can be cleared."""
+    monkeypatch.setenv("SELFSORT_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
 
 
 @pytest.fixture
@@ -110,11 +118,11 @@ class TestTexts:
         assert told(run) == {"the sea": "seen", "12 July 2023": "date", "2023-08": "date"}
 
     def test_without_a_cache_some_pictures_are_seen_again(
-        self, kind: str, fit: Any, words: Path, pictures: Path, tmp_path: Path, selfsort: Command
+        self, kind: str, fit: Any, words: Path, pictures: Path, tmp_path: Path, cache: Path, selfsort: Command
     ) -> None:
         run = fit(taught(kind, tmp_path / kind, pictures), "--no-cache", "--names", words)
         assert colours_by_name(run) == RIGHT
-        (folder := cache_folder()) and clear(folder)
+        assert not list(cache.glob("*.npy"))
         (pictures / "00-blue.jpg").unlink()
         assert selfsort("names", run.path, "--names", words).code == 0
         assert colours_by_name(run) == RIGHT
@@ -146,6 +154,7 @@ def test_everyday_words_without_a_list(fit: Any, pictures: Path, tmp_path: Path)
     seen = RunWords.load(run)
     assert seen.given is None
     assert len(seen.seen) == 36
+    assert told(run) == {"roses": "seen", "12 July 2023": "date", "blue": "look"}, "roses are among them"
 
 
 def test_folders_come_before_everyday_words_and_after_a_list(
@@ -168,6 +177,21 @@ def test_an_encoder_that_was_moved(fit: Any, words: Path, pictures: Path, tmp_pa
     assert (done.code, "Say with --encoder where it is now" in done.err) == (2, True)
     assert selfsort("names", run.path, "--names", words, "--encoder", tmp_path / "elsewhere").code == 0
     assert colours_by_name(run) == RIGHT
+
+
+def test_python_takes_a_list_or_a_file(fit: Any, words: Path, pictures: Path, tmp_path: Path) -> None:
+    run = fit(taught("clip", tmp_path / "clip", pictures))
+    model = load(run.path)
+    assert set(model.names().values()) == {"12 July 2023", "roses", "blue"}
+    assert set(model.names([*NAMES.values(), *RIVALS]).values()) == set(NAMES.values())
+    assert set(model.names(["the sea", *RIVALS]).values()) == {"12 July 2023", "2023-08", "the sea"}
+    assert set(model.names().values()) == {"12 July 2023", "2023-08", "the sea"}, "the run has kept it"
+    assert set(model.names(words).values()) == set(NAMES.values())
+    fitted = ImageClusterer("kmeans", 3, encoder=str(tmp_path / "clip")).fit(pictures)
+    assert set(fitted.names(words).values()) == set(NAMES.values())
+    for wrong in ([], ["x" * 80], "nowhere.txt"):
+        with pytest.raises(SelfsortError):
+            model.names(wrong)
 
 
 class TestRefused:
@@ -207,12 +231,17 @@ class TestRefused:
         assert (done.code, "knows no texts" in done.err) == (2, True)
         assert (run.path / "names.json").read_bytes() == before
 
-    def test_an_array(self, npz: Path, words: Path, pictures: Path, tmp_path: Path, selfsort: Command) -> None:
+    def test_an_array_whose_features_are_gone(
+        self, npz: Path, words: Path, pictures: Path, tmp_path: Path, cache: Path, selfsort: Command
+    ) -> None:
         model = taught("clip", tmp_path / "clip", pictures)
         done = selfsort("fit", npz, "--clusters", 3, "--method", "kmeans", "--encoder", model, "--out", "run")
         assert done.code == 0, done.err
+        assert selfsort("names", "run").out.startswith("No name is suggested")
+        assert selfsort("names", "run", "--names", words).code == 0
+        clear(cache)
         done = selfsort("names", "run", "--names", words)
-        assert (done.code, "was not made from picture files" in done.err) == (2, True)
+        assert (done.code, "is not in the cache" in done.err) == (2, True)
 
     def test_pixels_that_were_chosen_are_no_reason_to_stop(
         self, words: Path, pictures: Path, selfsort: Command

@@ -163,11 +163,14 @@ class Asking:
         described, fingerprint = self.folder.field("encoder", dict), self.folder.field("fingerprint", str)
         likely = class_probabilities(described, fingerprint, len(self.names), self.rows, cache_folder())
         if likely is None:
-            raise MissingData(
-                f"what the encoder of {self.folder.path} saw is not in the cache. Expected its features there. "
-                "Give the same selfsort fit again, with --names."
-            )
+            raise self._nothing_kept()
         return _by_row(self.rows, class_words(likely, given))
+
+    def _nothing_kept(self) -> MissingData:
+        return MissingData(
+            f"what the encoder of {self.folder.path} saw is not in the cache. Expected its features there. "
+            "Give the same selfsort fit again, with --names."
+        )
 
     def _by_texts(self, part: Json, words: Sequence[str]) -> dict[int, str]:
         from selfsort.encoders.texts import open_texts, why_without_texts
@@ -199,8 +202,9 @@ class Asking:
             kept = kept_features(part.source, len(self.names), fingerprint, is_mirrored=mirror, folder=cache)
             if kept is not None:
                 return self.rows, np.asarray(kept[self.rows], np.float32)
-        if world_size() > 1:  # the others are not here to share the work
-            raise MissingData("features of the pictures are not kept. Expected them in the cache. Allow a cache.")
+        is_shared = world_size() > 1  # the other processes are not here to do their part
+        if is_shared or self.folder.source_kind not in ("folder", "list"):
+            raise self._nothing_kept()
         row_of = {self.names[row]: row for row in _some_of_each(self.labels, self.rows)}
         reading = replace(recorded_reading(self.folder, list(row_of)), where=None, max_bad=1.0)
         dataset = reading.read(min_images=1)

@@ -32,7 +32,7 @@ def suggest_names(
     words: tuple[str, ...] | None = None,
     encoder: str | None = None,
 ) -> dict[int, Suggestion]:
-    """Suggest names for the clusters of pictures that are files, and keep them; other runs get none.
+    """Suggest names for the clusters of pictures that are files, and keep them; others are named by a list only.
 
     Args:
         folder: the run.
@@ -43,22 +43,25 @@ def suggest_names(
         encoder: where the run's encoder is now, if it was moved.
     """
     paths = picture_paths(folder, names)
-    if not any(paths):
+    are_files, has_list = any(paths), words is not None or RunWords.load(folder).given is not None
+    if not are_files and not has_list:
         return {}
     places = np.flatnonzero(thumbnails.rows < len(names)).tolist()
     rows = thumbnails.rows[places].tolist()
-    headers = _headers([paths[row] for row in rows])
     seen = Asking(folder, names, labels, np.array(rows, np.int64), words, encoder).words()
-    evidence: dict[Source, Words] = {
-        "folder": [folder_words(names[row]) for row in rows],
-        "seen": seen,
-        "date": [date_words(shot.taken) for shot, _ in headers],
-        "place": [place_words(shot.place) for shot, _ in headers],
-        "screen": [screen_words(size) for _, size in headers],
-        "look": [look_words(thumbnails.pixels[place]) for place in places],
-    }
-    if RunWords.load(folder).given is not None:  # whoever has made a list wants its words, and not those of folders
-        evidence = {"seen": seen, **evidence}
+    # Whoever has made a list wants its words, and not those of folders.
+    evidence: dict[Source, Words] = {"seen": seen} if has_list else {}
+    if are_files:
+        headers = _headers([paths[row] for row in rows])
+        files: dict[Source, Words] = {
+            "folder": [folder_words(names[row]) for row in rows],
+            "seen": seen,
+            "date": [date_words(shot.taken) for shot, _ in headers],
+            "place": [place_words(shot.place) for shot, _ in headers],
+            "screen": [screen_words(size) for _, size in headers],
+            "look": [look_words(thumbnails.pixels[place]) for place in places],
+        }
+        evidence |= files
     found = suggest(labels[rows], evidence)
     told = {
         str(cluster): {
@@ -128,11 +131,6 @@ def suggestions_of(
     if kept is not None:
         return kept
     thumbnails = folder.thumbnails()
-    if words is not None and (thumbnails is None or not any(picture_paths(folder, table.names))):
-        raise InvalidInput(
-            f"the run {folder.path} was not made from picture files, and only those are named. Expected a folder or a "
-            "list of pictures. Leave --names out."
-        )
     if thumbnails is None:
         return {}
     return suggest_names(folder, table.names, table.written, thumbnails, words, encoder)
