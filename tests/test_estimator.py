@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import html
 import json
 from pathlib import Path
@@ -22,7 +23,7 @@ import selfsort
 from selfsort import ImageClusterer, load
 from selfsort.data.synthetic import shapes
 from selfsort.errors import InvalidInput
-from selfsort.runs.edits import Merge
+from selfsort.runs.edits import Merge, Move
 from selfsort.runs.journal import Journal
 from selfsort.runs.train_on import drawn
 
@@ -272,6 +273,24 @@ class TestCut:
             np.testing.assert_allclose(found, wanted, atol=1e-5)
         with pytest.raises(InvalidInput, match="holds a run already"):
             cut.save(tmp_path / "cut")
+
+    @pytest.mark.parametrize("number", [3, 6])
+    def test_corrections_of_a_loaded_run_hold_in_a_cut_as_they_do_in_selfsort_cut(
+        self, pixels: Any, tmp_path: Path, number: int
+    ) -> None:
+        model = ImageClusterer("kmeans", n_clusters=4, encoder="none").fit(pixels)
+        model.save(tmp_path / "run")
+        rows = np.flatnonzero(model.labels_ == 3)
+        with contextlib.closing(Journal.open(tmp_path / "run")) as journal:
+            journal.add(Merge((0, 1), 0))
+            journal.add(Move(tuple(rows[: len(rows) // 2].tolist()), 2))
+        cut = load(tmp_path / "run").cut(number)
+        cut.save(tmp_path / "cut")
+        corrected, plain = (load(tmp_path / "cut").predict(pixels, original=original) for original in (False, True))
+        assert (corrected != plain).any()
+        np.testing.assert_array_equal(cut.predict(pixels), corrected)
+        np.testing.assert_array_equal(cut.predict(pixels, original=True), plain)
+        np.testing.assert_array_equal(cut.cut(4).predict(pixels), load(tmp_path / "run").predict(pixels))
 
     @pytest.mark.parametrize("number", [1, 0, 2.5, "auto", 10**6])
     def test_a_number_that_cannot_be(self, pixels: Any, number: Any) -> None:

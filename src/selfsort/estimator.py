@@ -21,6 +21,7 @@ from sklearn.utils import TransformerTags
 
 from selfsort.data import Dataset, Fit, ImageSpec, as_dataset, conform, from_array, range_of, read_source
 from selfsort.data.collections import as_array
+from selfsort.data.folder import expanded
 from selfsort.encoders.fitted import FittedEncoder
 from selfsort.errors import InvalidInput, invalid, speaking_python
 from selfsort.graph.hierarchy import Hierarchy
@@ -28,17 +29,20 @@ from selfsort.improve.cut import CutModel, cut_clustering, cut_model
 from selfsort.improve.grow import grow
 from selfsort.learning.device import choose_device
 from selfsort.methods.registry import DEFAULT_METHOD
+from selfsort.names.lists import checked_words, read_list
 from selfsort.overall import Overall, PlainLines, Ticker
 from selfsort.progress import listening
 from selfsort.runs.clusters import Clusters, read_clusters
 from selfsort.runs.cut import Base, cut_run
 from selfsort.runs.encoder import AUTO_ENCODER, EncodedModel, given_encoder
 from selfsort.runs.folder import RunFolder
-from selfsort.runs.labels import whole_cluster_edits
+from selfsort.runs.labels import WholeClusterEdits, cut_cluster_edits, whole_cluster_edits
 from selfsort.runs.launch import Request, fill, launch
 from selfsort.runs.loop import Outcome, write_outcome
 from selfsort.runs.model import apply_in_chunks, load_model
 from selfsort.runs.renamed import all_settings
+from selfsort.runs.seen import check_list_for
+from selfsort.runs.suggested import suggestions_of
 from selfsort.runs.tree import tree_of
 from selfsort.types import F32, I64, Assignment, Clustering, Images, Json, Model
 
@@ -173,11 +177,18 @@ class ImageClusterer(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         """
         is_original = _yes_or_no("original", original)
         found = self._apply(X)
-        if self._folder is None:
-            return found.labels
         with speaking_python():
-            edits = whole_cluster_edits(self._folder, found.soft.shape[1], is_original=is_original)
-            return edits.labels(found)[0]
+            edits = self._corrections(found.soft.shape[1], is_original=is_original)
+            return found.labels if edits is None else edits.labels(found)[0]
+
+    def _corrections(self, n_clusters: int, *, is_original: bool) -> WholeClusterEdits | None:
+        """Return what a person has put right in the run that was loaded, or cut after it; None if there is no run."""
+        if self._folder is not None:
+            return whole_cluster_edits(self._folder, n_clusters, is_original=is_original)
+        run = None if self._origin is None else self._origin._folder
+        if run is None:
+            return None
+        return cut_cluster_edits(run, self.labels_, self.features_, n_clusters, is_original=is_original)
 
     def predict_proba(self, X: ImagesLike) -> F32:
         """Return soft assignments (N, K) to the clusters as the method found them; rows sum to one."""
@@ -221,6 +232,20 @@ class ImageClusterer(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         self._tree = self._tree or base.tree(tree_of(self._folder))
         inner = own.inner if base.folder is not self._folder and isinstance(own, CutModel) else own
         return base.labels, base.soft, self._tree, inner
+
+    def names(self, words: str | Path | Sequence[str] | None = None) -> dict[int, str]:
+        """Return the names suggested for clusters of picture files, as `selfsort names` does: cluster to name.
+
+        Args:
+            words: what clusters may be called, as a list or a text file with one word on each line; a CLIP or SigLIP
+                encoder tells which fit. A loaded run keeps the list. None: what the run has, or everyday words.
+        """
+        with speaking_python(), self._on_disk() as run:
+            folder = RunFolder.open(run)
+            given = None if words is None else _list_of(words)
+            if given is not None and (note := check_list_for(folder, given)):
+                warnings.warn(note, UserWarning, stacklevel=2)
+            return {cluster: one.name for cluster, one in suggestions_of(folder, given).items()}
 
     def save(self, path: str | Path) -> None:
         """Write a run folder that `load` and every command of selfsort can read."""
@@ -327,7 +352,9 @@ class ImageClusterer(ClusterMixin, BaseEstimator):  # type: ignore[misc]
                 "input. Give rows of the same length as in fit."
             )
         given = self._read(X, self._spec)
-        return apply_in_chunks(self._model, conform(given.images, self._spec), names=given.names)
+        # Of images that have to be brought to another form, the fingerprint is that of the form they had.
+        kept = given.fingerprint if given.images.shape == self._spec.shape else None
+        return apply_in_chunks(self._model, conform(given.images, self._spec), names=given.names, fingerprint=kept)
 
     def _check_fitted(self) -> None:
         if not self.__sklearn_is_fitted__():
@@ -421,6 +448,10 @@ def _whole_number(name: str, value: Any, at_least: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < at_least:
         raise invalid(name, f"be a whole number of at least {at_least}", repr(value), f"Give for example {name}=10.")
     return int(value)
+
+
+def _list_of(words: str | Path | Sequence[str]) -> tuple[str, ...]:
+    return read_list(expanded(words)) if isinstance(words, str | Path) else checked_words(words)
 
 
 def _yes_or_no(name: str, value: Any) -> bool:

@@ -168,7 +168,7 @@ def test_a_name_of_the_hub_reaches_the_hub(monkeypatch: pytest.MonkeyPatch) -> N
         asked.append((name, may_fetch))
         return Path("nowhere")
 
-    monkeypatch.setattr("selfsort.encoders.huggingface._snapshot", snapshot)
+    monkeypatch.setattr("selfsort.encoders._hub._snapshot", snapshot)
     with pytest.raises(MissingData):
         open_encoder("hf:facebook/dinov2-small", CPU)
     assert asked == [("facebook/dinov2-small", True)]

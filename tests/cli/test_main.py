@@ -18,10 +18,10 @@ from selfsort.runs import launch as session
 
 # The whole command line. A new option is a decision: it is added here in the same commit, or it is not added.
 FROZEN = {
-    "sort": "SOURCE --out --no-browser --no-page",
+    "sort": "SOURCE --out --names --no-browser --no-page",
     "fit": """SOURCE --clusters --method --recipe --set --seed --size --fit --gray/--color --where --labels
-        --labels-from-folders --encoder --features --outliers --stack-duplicates --train-on --self-label --start-from
-        --max-bad --memory --device --out --cache/--no-cache --resume --max-minutes --json""",
+        --labels-from-folders --encoder --features --outliers --stack-duplicates --names --train-on --self-label
+        --start-from --max-bad --memory --device --out --cache/--no-cache --resume --max-minutes --json""",
     "refine": """RUNS --stage --recipe --set --seed --labels --labels-from-folders --encoder --device --out
         --max-minutes --json""",
     "cut": "RUN --clusters --out --json",
@@ -29,7 +29,7 @@ FROZEN = {
     "update": "RUN SOURCE --out --max-bad --encoder --device --json",
     "duplicates": "SOURCE --out --encoder --max-bad --device --json",
     "score": "RUN --labels --original --json",
-    "names": "RUN --json",
+    "names": "RUN --names --encoder --json",
     "report": "RUNS --out --figures --original",
     "explore": "RUN --port --no-browser",
     "export": "RUN --to --out --mode --link --levels --source --original --replace",

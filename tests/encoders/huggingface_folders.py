@@ -4,11 +4,21 @@ from __future__ import annotations
 
 import json
 import warnings
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 import transformers
+from safetensors.torch import load_file, save_file
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.normalizers import Lowercase
+from tokenizers.pre_tokenizers import Whitespace
+from tokenizers.processors import TemplateProcessing
+
+from selfsort.encoders.texts import open_texts
 
 PATCH = 14
 SIDE = 28
@@ -83,9 +93,11 @@ def processor_settings(kind: str, side: int) -> dict[str, Any]:
     return {**settings, **_IMAGENET}
 
 
-def save_tiny(kind: str, folder: Path, **changes: Any) -> Any:
+def save_tiny(kind: str, folder: Path, text: dict[str, Any] | None = None, **changes: Any) -> Any:
     """Save a tiny model of a type and return it; `changes` go into its preprocessor_config.json."""
     model_name, config_name, settings, side = TINY[kind]
+    if text is not None:
+        settings = {**settings, "text_config": _TEXT | text}
     torch.manual_seed(0)
     logging = transformers.utils.logging
     logging.set_verbosity_error()
@@ -103,6 +115,59 @@ def save_tiny(kind: str, folder: Path, **changes: Any) -> Any:
     content = processor_settings(kind, side) | changes
     (folder / "preprocessor_config.json").write_text(json.dumps(content), encoding="utf-8")
     return model
+
+
+SPECIAL = ("<start>", "<end>", "<fill>", "<unknown>")
+"""Tokens 0 to 3."""
+
+
+def save_with_words(kind: str, folder: Path, words: Sequence[str]) -> Any:
+    """Save a tiny CLIP or SigLIP with a tokenizer that knows some words and those of captions; return the model."""
+    captions = ["a", "photo", "of", "something", "this", "is", ".", ",", "!"]
+    vocabulary = dict.fromkeys([*SPECIAL, *captions, *" ".join(words).lower().split()])
+    model = save_tiny(kind, folder, {"vocab_size": len(vocabulary), "max_position_embeddings": 12, "pad_token_id": 2})
+    tokenizer = Tokenizer(WordLevel({word: i for i, word in enumerate(vocabulary)}, unk_token="<unknown>"))
+    tokenizer.normalizer = Lowercase()
+    tokenizer.pre_tokenizer = Whitespace()
+    ends = [("<start>", 0), ("<end>", 1)] if kind == "clip" else [("<end>", 1)]
+    tokenizer.post_processor = TemplateProcessing(
+        single="<start> $A <end>" if kind == "clip" else "$A <end>", special_tokens=ends
+    )
+    tokenizer.save(str(folder / "tokenizer.json"))
+    (folder / "tokenizer_config.json").write_text(json.dumps({"pad_token": {"content": "<fill>"}}), encoding="utf-8")
+    return model
+
+
+def teach_words(kind: str, folder: Path, targets: Mapping[str, Any], nothing: Any, scale: float) -> None:
+    """Let captions have given embeddings: the last layer of a tiny text tower is solved for, not learned.
+
+    Args:
+        kind: clip or siglip.
+        folder: what `save_with_words` has written.
+        targets: where the captions of words are to point.
+        nothing: where captions that say nothing are to point.
+        scale: of cosines.
+    """
+    tower = open_texts(folder, torch.device("cpu"))
+    captions = [tower.family.prompt.format(word) for word in targets] + list(tower.family.nothing)
+    wanted = torch.stack([*targets.values(), *[nothing] * len(tower.family.nothing)]).double()
+    layer = next(
+        part for name, part in tower.model.named_modules() if name.split(".")[-1] in ("text_projection", "head")
+    )
+    before: list[torch.Tensor] = []
+    hook = layer.register_forward_hook(lambda _layer, given, _found: before.append(given[0].double()))
+    tower.embeddings(captions)
+    hook.remove()
+    solved = torch.linalg.lstsq(torch.cat(before), wanted).solution.T.float().contiguous()
+    path = folder / "model.safetensors"
+    tensors = load_file(path)
+    name = "text_projection.weight" if kind == "clip" else "text_model.head.weight"
+    tensors[name] = solved
+    tensors["logit_scale"] = torch.full_like(tensors["logit_scale"], float(np.log(scale)))
+    if kind == "siglip":
+        tensors["text_model.head.bias"].zero_()
+        tensors["logit_bias"].fill_(-scale / 4)
+    save_file(tensors, path, metadata={"format": "pt"})
 
 
 def rewrite(path: Path, **changes: Any) -> None:

@@ -21,3 +21,10 @@ def test_a_word_wants_a_good_part_and_twice_the_next() -> None:
     likely[2, [281, 151]] = 0.3, 0.2  # cats or dogs
     likely[3] = 1 / N_CLASSES  # has never seen the like: not dogs, though they have most classes
     assert class_words(likely) == [("cats",), (), (), ()]
+
+
+def test_a_list_lets_some_words_be_said_and_keeps_the_others_as_rivals() -> None:
+    likely = np.zeros((2, N_CLASSES), np.float32)
+    likely[0, 281] = 0.5  # a cat
+    likely[1, [281, 151]] = 0.3, 0.6  # rather a dog
+    assert class_words(likely, ["Cats"]) == [("Cats",), ()]

@@ -41,6 +41,18 @@ class TestShare:
         assert suggest(rng.integers(0, 12, 600), {"look": said}) == {}
 
 
+class TestAsked:
+    def test_pictures_that_nobody_looked_at_do_not_count(self) -> None:
+        some = [("sea",)] * 8 + [None] * 22 + [()] * 8 + [None] * 22
+        assert suggest(LABELS, {"seen": some}) == {0: Suggestion("sea", "seen", 1.0)}
+        assert suggest(LABELS, {"seen": [None, *some[1:]]}) == {}, "seven may agree by chance"
+        assert suggest(LABELS, {"seen": [None] * 60}) == {}
+
+    def test_only_folders_have_parts(self) -> None:
+        found = suggest(LABELS, {"seen": words((30, "bars/cafés"), (30, ""))})
+        assert found[0].name == "bars/cafés"
+
+
 class TestChoice:
     def test_the_first_source_that_carries_wins(self) -> None:
         said = {"folder": words((30, "sea"), (30, "")), "look": words((30, "blue"), (30, "green"))}

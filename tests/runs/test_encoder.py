@@ -11,10 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tests.conftest import Command
 from tests.encoders.onnx_files import conv_model
 from tests.encoders.small import SmallEncoder, TinyConvEncoder, blobs
 from tests.encoders.test_registry import CARD
 
+from selfsort import ImageClusterer
 from selfsort.data.options import ReadOptions
 from selfsort.encoders import registry
 from selfsort.encoders.huggingface import open_huggingface
@@ -464,3 +466,39 @@ class TestFinetuned:
         folder.write_state("model.safetensors", state)
         with pytest.raises(InvalidInput, match="must fit the network"):
             load_model(folder, CPU)
+
+
+class TestPredictAgain:
+    """What an encoder has seen is not shown to it twice."""
+
+    @pytest.fixture
+    def asked(self, monkeypatch: pytest.MonkeyPatch) -> SmallEncoder:
+        one = SmallEncoder()
+        monkeypatch.setitem(registry.OWN, "small", replace(small_card(), open=lambda device, engine: one))
+        return one
+
+    def test_the_command(self, source: str, asked: SmallEncoder, selfsort: Command) -> None:
+        fit(source, "kmeans")
+        before = asked.seen
+        assert selfsort("predict", "run", source, "--out", "first.csv").code == 0
+        assert asked.seen == before, "the pictures of the run"
+        np.savez("new.npz", images=blobs(50).pixels[::-1])
+        assert selfsort("predict", "run", "new.npz", "--out", "new.csv").code == 0
+        assert asked.seen > before, "others"
+        before = asked.seen
+        assert selfsort("predict", "run", "new.npz", "--out", "again.csv").code == 0
+        assert asked.seen == before
+        assert Path("new.csv").read_bytes() == Path("again.csv").read_bytes()
+
+    def test_python(self, source: str, asked: SmallEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
+        pixels = blobs(120).pixels
+        model = ImageClusterer("kmeans", 3, encoder="small").fit(pixels)
+        before = asked.seen
+        np.testing.assert_array_equal(model.predict(pixels), model.labels_)
+        assert asked.seen == before
+        larger = pixels.repeat(2, axis=1).repeat(2, axis=2)  # brought to the form of the run first
+        np.testing.assert_array_equal(model.predict(larger), model.labels_)
+        assert asked.seen == 2 * before
+        monkeypatch.setenv("SELFSORT_CACHE", "")
+        model.predict(pixels)
+        assert asked.seen == 3 * before

@@ -21,10 +21,12 @@ from selfsort.cli.parse import (
     LabelsOption,
     MaxBadOption,
     MaxMinutesOption,
+    NamesOption,
     OutOption,
     WhereOption,
     channels_of,
     parse_memory,
+    parse_names,
     parse_size,
 )
 from selfsort.errors import CannotWrite, Interrupted, InvalidInput, TimeIsUp
@@ -131,6 +133,7 @@ def fit(
         bool,
         typer.Option("--stack-duplicates", help="Count copies, other versions and bursts of a picture once."),
     ] = False,
+    names: NamesOption = None,
     train_on: Annotated[
         int | None,
         typer.Option(
@@ -160,6 +163,7 @@ def fit(
     limit = Limit.of_minutes(max_minutes)  # before the heavy imports, which take their time too
     if resume is None:
         refuse_at_once(source, method)
+    words = parse_names(names)
     from selfsort.data.options import ReadOptions
     from selfsort.methods.registry import DEFAULT_METHOD
     from selfsort.runs import launch as runs
@@ -214,6 +218,7 @@ def fit(
                 stack_duplicates=stack_duplicates,
                 train_on=train_on,
                 start_from=earlier,
+                words=words,
                 device=device,
                 out=out,
             )

@@ -79,8 +79,22 @@ WhereOption = Annotated[
 OriginalOption = Annotated[
     bool, typer.Option("--original", help="Labels as the method wrote them, without corrections made in explore.")
 ]
+NamesOption = Annotated[
+    Path | None,
+    typer.Option("--names", help="What clusters may be called: a text file, one word a line.", show_default=False),
+]
 ReplaceOption = Annotated[bool, typer.Option("--replace", help="Replace the file at --out, if there is one.")]
 OutOption = Annotated[Path | None, typer.Option("--out", help="Where to write.", show_default=False)]
+
+
+def parse_names(path: Path | None) -> tuple[str, ...] | None:
+    """Read --names: the words of a file."""
+    if path is None:
+        return None
+    from selfsort.data.folder import expanded
+    from selfsort.names.lists import read_list
+
+    return read_list(expanded(path))
 
 
 def parse_size(text: str) -> int | None:

@@ -17,12 +17,14 @@ from selfsort.cli.parse import (
     JsonOption,
     LabelsOption,
     MaxBadOption,
+    NamesOption,
     OriginalOption,
     OutOption,
     PredictTo,
     ReplaceOption,
     RunArgument,
     WhereOption,
+    parse_names,
 )
 from selfsort.errors import InvalidInput
 from selfsort.text import plural, shorten
@@ -102,7 +104,7 @@ def predict(
     with job(device), progress_bars():
         model = load_model(folder, choose_device(device), encoder)
         dataset = read_like(folder, source, max_bad=max_bad, where=where, labels=labels)
-        assignment = apply_in_chunks(model, dataset.images, names=dataset.names)
+        assignment = apply_in_chunks(model, dataset.images, names=dataset.names, fingerprint=dataset.fingerprint)
         if isinstance(model, EncodedModel) and is_main():
             for note in unused_rows(model.encoder.parts, dataset.names):
                 say_aside(note)
@@ -194,17 +196,32 @@ def score(
         say(scores_line(metrics))
 
 
-def names(run: RunArgument, json_: JsonOption = False) -> None:
+def names(
+    run: RunArgument,
+    words: NamesOption = None,
+    encoder: Annotated[
+        str | None, typer.Option(help="Where the run's encoder is now, if it was moved.", show_default=False)
+    ] = None,
+    json_: JsonOption = False,
+) -> None:
     """Print the names suggested for clusters: what the encoder sees, folders, dates, places, screens, colours.
 
     They are titles and names of folders wherever nobody has given a better one in selfsort explore. A cluster without
     anything that most of its pictures share, and few others, has none.
+
+    With --names they come from a list of yours first, as far as the encoder can tell: a CLIP or SigLIP model reads any
+    words, EfficientNet knows some. The list stays with the run.
     """
     from selfsort.runs.folder import RunFolder
+    from selfsort.runs.seen import check_list_for
     from selfsort.runs.suggested import suggestions_of
     from selfsort.text import percent
 
-    found = suggestions_of(RunFolder.open(run))
+    folder, given = RunFolder.open(run), parse_names(words)
+    if given is not None and (note := check_list_for(folder, given, encoder)):
+        say_aside(note)
+    with progress_bars():
+        found = suggestions_of(folder, given, encoder)
     if json_:
         print_json({"run": str(run), "names": {str(cluster): asdict(one) for cluster, one in found.items()}})
         return

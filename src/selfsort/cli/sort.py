@@ -14,6 +14,7 @@ import typer
 
 from selfsort.cli.console import progress_bars, say, say_aside
 from selfsort.cli.fit import BEGUN
+from selfsort.cli.parse import NamesOption, parse_names
 from selfsort.errors import MissingData
 from selfsort.text import plural
 
@@ -27,6 +28,7 @@ def sort(
     context: typer.Context,
     source: Annotated[str, typer.Argument(help="Your folder of pictures.", metavar="FOLDER", show_default=False)],
     out: Annotated[Path | None, typer.Option("--out", help="Run folder to write.", show_default=False)] = None,
+    names: NamesOption = None,
     no_browser: Annotated[bool, typer.Option("--no-browser", help="Print the address and open nothing.")] = False,
     no_page: Annotated[
         bool, typer.Option("--no-page", help="Sort and report only, and end when that is done.")
@@ -39,12 +41,17 @@ def sort(
     from selfsort.runs.encoder import AUTO_ENCODER
     from selfsort.runs.launch import Request, launch
 
+    words = parse_names(names)
     with (
         progress_bars() as overall,
         _page(overall.line, is_wanted=not no_page, is_browser_wanted=not no_browser) as desk,
     ):
         request = Request(
-            source=ReadOptions(path=source), clusters=read_clusters("auto"), encoder=AUTO_ENCODER, out=out
+            source=ReadOptions(path=source),
+            clusters=read_clusters("auto"),
+            encoder=AUTO_ENCODER,
+            words=words,
+            out=out,
         )
         launched = launch(request)
         context.meta[BEGUN] = launched.folder

@@ -5,7 +5,7 @@ Letters: B batch, C channels, H x W pixels, D features, h x w places of a featur
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -118,6 +118,14 @@ class ImageTower(nn.Module):
 def build_tower(
     transformers: Any, family: Family, settings: Mapping[str, Any], tensors: dict[str, Tensor], preparation: Preparation
 ) -> ImageTower:
+    """Build the image tower of a family; see `build_model`."""
+    model = build_model(transformers, family.model, settings, tensors, family.options)
+    return ImageTower(model, family, preparation).eval()
+
+
+def build_model(
+    transformers: Any, name: str, settings: Mapping[str, Any], tensors: dict[str, Tensor], off: Sequence[str] = ()
+) -> Any:
     """Build a model of transformers from the settings of its own and the weights of a file.
 
     Nothing is looked up by the library itself: no file, no code, no name of a kernel or an adapter.
@@ -125,9 +133,9 @@ def build_tower(
     Raises:
         ValueError: the settings and the weights do not belong together.
     """
-    model_class = getattr(transformers, family.model)
+    model_class = getattr(transformers, name)
     config = _own_config(transformers, model_class.config_class, settings)
-    options = dict.fromkeys(family.options, False)
+    options = dict.fromkeys(off, False)
     with torch.device("meta"):
         needed = sum(value.numel() for value in model_class(config, **options).parameters())
     present = sum(tensor.numel() for tensor in tensors.values())
@@ -144,15 +152,17 @@ def build_tower(
         raise ValueError(
             f"{len(missing) + len(wrong)} weights are missing or of another shape ({[*missing, *wrong][0]})"
         )
-    return ImageTower(model, family, preparation).eval()
+    return model.eval()
 
 
 _MOST_LAYERS = 1000
+_END = "eos_token_id"
+"""Where CLIP reads what a text means; earlier versions of the library have it for all models."""
 
 
 def _own_config(transformers: Any, config_class: Any, settings: Mapping[str, Any]) -> Any:
     """Take over what describes the network, and nothing that tells the library what to do."""
-    own = config_class().to_dict().keys() - transformers.PretrainedConfig().to_dict().keys()
+    own = config_class().to_dict().keys() - transformers.PretrainedConfig().to_dict().keys() | {_END}
     kept = {key: value for key, value in settings.items() if key in own}
     layers = [kept.get("num_hidden_layers", 0), *(kept.get("depths") or [])]
     if any(not isinstance(count, int) or not 0 <= count <= _MOST_LAYERS for count in layers):

@@ -20,7 +20,7 @@ from selfsort import distributed
 from selfsort.augment.policy import ColourJitter, Flip, Policy, ResizedCrop, augment
 from selfsort.data import Fit
 from selfsort.data.store import forget
-from selfsort.encoders.cache import Rows, Wanted, computed_rows
+from selfsort.encoders.cache import Rows, Wanted, computed_rows, kept_rows
 from selfsort.encoders.options import EncodeConfig
 from selfsort.errors import InvalidInput
 from selfsort.learning.batches import PixelTensor
@@ -129,12 +129,20 @@ def plain_features(
         found = encoder.features(x_BCHW)
         return (found + encoder.features(x_BCHW.flip(3))) / 2 if is_mirrored else found
 
-    depends_on = _dependence(encoder, fingerprint) | {"mirror": is_mirrored}
-    wanted = Wanted(len(images), (encoder.dim,), "<f4", depends_on)
+    wanted = _plain(encoder, len(images), fingerprint, is_mirrored)
     # Our own engines turn bytes into floats themselves, in less time; other sizes have to be resized as floats.
     is_raw = getattr(encoder, "takes_bytes", False) and images.shape == encoder.shape
     blocks = _by_blocks(encoder, images, compute, device, is_raw=is_raw)
     return computed_rows(wanted, blocks, folder=folder, block=BLOCK, what=_doing(encoder))
+
+
+def kept_features(encoder: Encoder, n_images: int, fingerprint: str, *, is_mirrored: bool, folder: Path) -> Rows | None:
+    """Return what `plain_features` has kept of images, known by their fingerprint; nothing is computed for it."""
+    return kept_rows(_plain(encoder, n_images, fingerprint, is_mirrored), folder)
+
+
+def _plain(encoder: Encoder, n_images: int, fingerprint: str, is_mirrored: bool) -> Wanted:
+    return Wanted(n_images, (encoder.dim,), "<f4", _dependence(encoder, fingerprint) | {"mirror": is_mirrored})
 
 
 def view_features(

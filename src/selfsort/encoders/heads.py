@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from selfsort.encoders.cache import Rows, Wanted, kept_rows
-from selfsort.encoders.weights import PUBLISHED, read_weights
+from selfsort.encoders.weights import PUBLISHED, Published, read_weights
 from selfsort.errors import SelfsortError
 from selfsort.nets.efficientnet import N_FEATURES
 from selfsort.types import F32, I64, Json
@@ -27,8 +27,7 @@ def class_probabilities(described: Json, fingerprint: str, n_images: int, rows: 
     """
     parts = described.get("parts")
     part = parts[0] if isinstance(parts, list) and len(parts) == 1 and isinstance(parts[0], dict) else {}
-    told = (part.get("name"), part.get("digest"))
-    published = next((one for one in PUBLISHED.values() if (one.name, one.digest) == told), None)
+    published = published_head(part)
     if published is None or folder is None:
         return None
     about = {
@@ -50,6 +49,12 @@ def class_probabilities(described: Json, fingerprint: str, n_images: int, rows: 
     except SelfsortError:  # the package is gone or damaged, and names are a convenience
         return None
     return _softmax(features, rows, weights[_WEIGHT].numpy(), weights[_BIAS].numpy())
+
+
+def published_head(part: Json) -> Published | None:
+    """Return the weights that an encoder's head is among, given what a run says of it; None if it has none."""
+    told = (part.get("name"), part.get("digest"))
+    return next((one for one in PUBLISHED.values() if (one.name, one.digest) == told), None)
 
 
 def _softmax(features: Rows, rows: I64, weight: F32, bias: F32) -> F32:

@@ -8,12 +8,14 @@ Classes that no everyday word stands for say nothing. The numbers are those of t
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import numpy as np
 
+from selfsort.names.clear import clear_words
 from selfsort.types import F32
 
 N_CLASSES = 1000
-_LIKELY, _TIMES_NEXT = 0.2, 2.0
 
 _RANGES: dict[str, tuple[tuple[int, int], ...]] = {
     "fish": ((0, 6), (389, 397)),
@@ -89,16 +91,22 @@ WORDS: dict[str, tuple[int, ...]] = _numbers()
 """The classes of each word."""
 
 
-def class_words(likely_NC: F32) -> list[tuple[str, ...]]:
-    """Return the word of each picture, where one is likely.
+def class_words(likely_NC: F32, among: Collection[str] | None = None) -> list[tuple[str, ...]]:
+    """Return the word of each picture, where one is clear.
+
+    Args:
+        likely_NC: how likely each class is.
+        among: the words that may be said, whatever their case; the others are rivals still: a wolf is no dog because
+            nobody asked for wolves.
 
     >>> likely = np.zeros((2, N_CLASSES), np.float32)
     >>> likely[0, [151, 207]], likely[1, [0, 151]] = 0.2, 0.3
-    >>> class_words(likely)
-    [('dogs',), ()]
+    >>> class_words(likely), class_words(likely, ["cats"])
+    ([('dogs',), ()], [(), ()])
     """
-    words = list(WORDS)
-    together = np.stack([likely_NC[:, list(WORDS[word])].sum(axis=1) for word in words], axis=1)
-    next_best, best = np.sort(together, axis=1)[:, -2:].T
-    is_clear = (best >= _LIKELY) & (best >= _TIMES_NEXT * next_best)
-    return [(words[i],) if clear else () for i, clear in zip(together.argmax(axis=1).tolist(), is_clear, strict=True)]
+    together = np.stack([likely_NC[:, list(numbers)].sum(axis=1) for numbers in WORDS.values()], axis=1)
+    found = clear_words(together, list(WORDS))
+    if among is None:
+        return found
+    asked = {word.casefold(): word for word in among}
+    return [tuple(asked[word] for word in words if word in asked) for words in found]

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from selfsort.names.lists import LONGEST
 from selfsort.text import one_line
 from selfsort.types import I64
 
@@ -19,8 +20,6 @@ TIMES_RARER = 3
 """How many times as common a word must be in its cluster as in all others together."""
 FEWEST = 8
 """Fewer pictures than these have something in common by chance."""
-_LONGEST = 70
-"""Less than a person may type, so that there is room for a number."""
 
 
 @dataclass(frozen=True)
@@ -35,8 +34,8 @@ class Suggestion:
     """What it stands for, where the name does not say it: the coordinates of a place."""
 
 
-Words = Sequence[Sequence[str]]
-"""What can be said of each picture, the most telling words first."""
+Words = Sequence[Sequence[str] | None]
+"""What can be said of each picture, the most telling words first; None: it was not looked at."""
 
 
 def suggest(labels: I64, evidence: Mapping[Source, Words]) -> dict[int, Suggestion]:
@@ -47,19 +46,20 @@ def suggest(labels: I64, evidence: Mapping[Source, Words]) -> dict[int, Suggesti
         evidence: words of the same pictures by source, the best source first.
     """
     found: dict[int, Suggestion] = {}
-    sizes = Counter(labels.tolist())
     for source, words in evidence.items():
+        asked = [(cluster, some) for cluster, some in zip(labels.tolist(), words, strict=True) if some is not None]
+        sizes = Counter(cluster for cluster, _ in asked)
         inside: dict[int, Counter[str]] = {cluster: Counter() for cluster in sizes}
-        for cluster, some in zip(labels.tolist(), words, strict=True):
+        for cluster, some in asked:
             inside[cluster].update(dict.fromkeys(some, 1))
         overall = sum(inside.values(), Counter[str]())
         for cluster, counts in inside.items():
             if cluster < 0 or cluster in found or sizes[cluster] < FEWEST:
                 continue
-            word = _carried(counts, sizes[cluster], overall, len(labels))
+            word = _carried(counts, sizes[cluster], overall, len(asked))
             if word is not None:
                 found[cluster] = Suggestion(word, source, round(counts[word] / sizes[cluster], 4))
-    return _told_apart(found, sizes)
+    return _told_apart(found, Counter(labels.tolist()))
 
 
 def _carried(counts: Counter[str], size: int, overall: Counter[str], n_pictures: int) -> str | None:
@@ -86,7 +86,8 @@ def _told_apart(found: Mapping[int, Suggestion], sizes: Mapping[int, int]) -> di
     taken: set[str] = set()
     for cluster, one in sorted(found.items(), key=lambda item: (-sizes[item[0]], item[0])):
         is_place = one.source == "place"
-        plain = "place" if is_place else one_line(one.name.rsplit("/", 1)[-1], _LONGEST)
+        inner = one.name.rsplit("/", 1)[-1] if one.source == "folder" else one.name
+        plain = "place" if is_place else one_line(inner, LONGEST)
         if not plain:
             continue
         name, number = (f"{plain} 1" if is_place else plain), 2

@@ -28,6 +28,7 @@ from selfsort.runs.export.folders import scratch_in
 from selfsort.runs.folder import RunFolder
 from selfsort.runs.journal import read_entries
 from selfsort.runs.model import STARTED_FROM, embed
+from selfsort.runs.seen import WORDS
 from selfsort.runs.soft import read_soft, write_soft
 from selfsort.runs.stacks import STACKS
 from selfsort.runs.suggested import suggest_names
@@ -35,7 +36,7 @@ from selfsort.runs.tree import features_of, save_tree, tree_of
 from selfsort.types import F32, I64
 
 _LABELS = f"{STARTED_FROM}/labels.npy"
-_COPIED = ("ingest.json", "truth.npy", "truth.json", "thumbnails.npz", STACKS, ENCODER_FILE)
+_COPIED = ("ingest.json", "truth.npy", "truth.json", "thumbnails.npz", STACKS, WORDS, ENCODER_FILE)
 
 
 @dataclass(frozen=True, eq=False)

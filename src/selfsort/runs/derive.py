@@ -25,6 +25,7 @@ from selfsort.runs.folder import RunFolder, Thumbnails
 from selfsort.runs.labels import RunLabels
 from selfsort.runs.model import STARTED_FROM, embed
 from selfsort.runs.outliers import numbered
+from selfsort.runs.seen import WORDS
 from selfsort.runs.suggested import suggest_names
 from selfsort.runs.tree import save_tree
 from selfsort.types import F32, I64, Clustering, Json, State
@@ -63,7 +64,7 @@ def derive(folder: RunFolder, made: Derived, out: Path | None) -> RunFolder:
     with scratch_in((out or folder.path.resolve()).parent) as scratch:
         run = RunFolder.create(scratch / "made", _config(folder, made, n_clusters, has_outliers=bool(is_outlier.any())))
         run.write_json("ingest.json", made.ingest)
-        for name in ("truth.json", ENCODER_FILE):
+        for name in ("truth.json", WORDS, ENCODER_FILE):
             if (folder.path / name).is_file() and (name != "truth.json" or made.truth is not None):
                 shutil.copyfile(folder.path / name, run.path / name)
         if made.truth is not None:

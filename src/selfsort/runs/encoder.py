@@ -276,8 +276,13 @@ def describe(opened: Opened, fitted: FittedEncoder, reason: str) -> Json:
         "reason": reason,
         "on": fitted.on,
         "settings": fitted.config.to_json(),
-        "parts": [part.to_json() | place for part, place in zip(opened.parts, opened.places, strict=True)],
+        "parts": described_parts(opened),
     }
+
+
+def described_parts(opened: Opened) -> list[Json]:
+    """Return what config.json says of each part of an encoder."""
+    return [part.to_json() | place for part, place in zip(opened.parts, opened.places, strict=True)]
 
 
 def has_encoder(folder: RunFolder) -> bool:
@@ -411,6 +416,16 @@ def _stored_path(folder: RunFolder, at: str) -> Path:
             "Say with --encoder where it is now."
         )
     return Path(at)
+
+
+def stored_place(folder: RunFolder, part: Json, elsewhere: str | None = None) -> Path | str:
+    """Return the folder of a Hugging Face model that a run was made with, or its name on the hub."""
+    at = elsewhere or part.get("at")
+    if not isinstance(at, str):
+        raise _damaged(folder)
+    if at.startswith(HUB):
+        return at
+    return _stored_path(folder, at) if elsewhere is None else expanded(elsewhere)
 
 
 def _damaged(folder: RunFolder) -> InvalidInput:

@@ -9,6 +9,7 @@
     tree.safetensors how clusters join and fall apart, for other numbers of them
     truth.npy        the labels given for scoring, if any; only scores and reports read it
     thumbnails.npz   small copies of some images for the report
+    names.json  words.json  suggested names, and what an encoder takes images for
     history/         arrays of single stages, for figures
     resume/          what is needed to go on, the labels so far, and the names of the images until labels.csv has them
     .starting        names of the files so far, until there is a config.json

@@ -6,13 +6,14 @@ hands on a run asks here, so that a correction holds everywhere.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Self
 
 import numpy as np
 
 from selfsort.data.store import passes
+from selfsort.runs.carry import carry_over
 from selfsort.runs.edits import Edit, Mark, Merge
 from selfsort.runs.folder import LabelTable, RunFolder
 from selfsort.runs.journal import read_entries
@@ -103,8 +104,10 @@ def labels_to_show(folder: RunFolder, *, is_original: bool = False) -> RunLabels
 
 def _corrected(folder: RunFolder, table: LabelTable, *, is_original: bool) -> RunLabels:
     edits, suggested = [] if is_original else _edits_of(folder), suggested_names(folder)
-    if not edits:
-        return RunLabels.of_method(table, suggested)
+    return _applied(edits, table, suggested) if edits else RunLabels.of_method(table, suggested)
+
+
+def _applied(edits: Sequence[Edit], table: LabelTable, suggested: Mapping[int, str]) -> RunLabels:
     labelling = Labelling(table.labels, table.outliers)
     for edit in edits:
         labelling.apply(edit)
@@ -129,13 +132,39 @@ def whole_cluster_edits(folder: RunFolder, n_clusters: int, *, is_original: bool
         n_clusters: clusters that its model knows.
         is_original: leave all corrections out.
     """
-    edits, now = [] if is_original else _edits_of(folder), np.arange(n_clusters)
+    edits = [] if is_original else _edits_of(folder)
     if not edits:
-        return WholeClusterEdits(now, {}, 0, 0)
+        return WholeClusterEdits(np.arange(n_clusters), {}, 0, 0)
+    return _of_new_images(edits, current_labels(folder), n_clusters, lambda rows: folder.features()[rows])
+
+
+def cut_cluster_edits(
+    folder: RunFolder, labels: I64, features: F32, n_clusters: int, *, is_original: bool = False
+) -> WholeClusterEdits:
+    """Return the same for a cut of a run: its corrections are carried over, as `selfsort cut` does.
+
+    Args:
+        folder: the run that was cut.
+        labels: (N,) clusters of its images in the cut.
+        features: (N, D) of its images.
+        n_clusters: of the cut.
+        is_original: leave all corrections out.
+    """
+    table = folder.label_table()
+    edits = [] if is_original else carry_over(_edits_of(folder), table.labels, labels).edits
+    if not edits:
+        return WholeClusterEdits(np.arange(n_clusters), {}, 0, 0)
+    current = _applied(edits, replace(table, labels=labels), {})
+    return _of_new_images(edits, current, n_clusters, lambda rows: features[rows])
+
+
+def _of_new_images(
+    edits: Sequence[Edit], current: RunLabels, n_clusters: int, features_of: Callable[[I64], F32]
+) -> WholeClusterEdits:
+    now = np.arange(n_clusters)
     for edit in edits:
         if isinstance(edit, Merge):
             now[np.isin(now, edit.clusters)] = edit.into
-    current = current_labels(folder)
     n_marks = sum(isinstance(edit, Mark) for edit in edits)
     return WholeClusterEdits(
         now,
@@ -143,18 +172,18 @@ def whole_cluster_edits(folder: RunFolder, n_clusters: int, *, is_original: bool
         len(edits) - n_marks,
         n_marks,
         current.table.outliers,
-        _divided(folder, current, now),
+        _divided(current, now, features_of),
     )
 
 
-def _divided(folder: RunFolder, current: RunLabels, now: I64) -> dict[int, Voters]:
+def _divided(current: RunLabels, now: I64, features_of: Callable[[I64], F32]) -> dict[int, Voters]:
     """Return the images that vote, of every cluster whose images are not all where its merges have led."""
     found: dict[int, Voters] = {}
     strayed = current.original[(current.original < len(now)) & ~current.is_wrong]
     places = current.table.labels[(current.original < len(now)) & ~current.is_wrong]
     for cluster in np.unique(strayed[places != now[strayed]]).tolist():
         rows = np.flatnonzero((current.original == cluster) & ~current.is_wrong)
-        found[cluster] = Voters(np.array(folder.features()[rows], np.float32), current.table.labels[rows])
+        found[cluster] = Voters(np.array(features_of(rows), np.float32), current.table.labels[rows])
     return found
 
 

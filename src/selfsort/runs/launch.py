@@ -50,6 +50,7 @@ from selfsort.runs.encoder import (
     EncodedModel,
     Opened,
     describe,
+    described_parts,
     has_encoder,
     open_encoder,
     sees_alike,
@@ -62,6 +63,7 @@ from selfsort.runs.loop import FitRun, Outcome, run_config
 from selfsort.runs.model import STARTED_FROM, embed, going_on, kind_of, other_name, other_runs
 from selfsort.runs.moved import recorded_reading
 from selfsort.runs.renamed import ENCODE, renamings, split
+from selfsort.runs.seen import RunWords, check_list, check_list_for
 from selfsort.runs.settings import read_words, settle, stored_settings
 from selfsort.runs.stacks import save_stacks, stored_representatives
 from selfsort.runs.train_on import check_train_on, drawn
@@ -105,6 +107,8 @@ class Request:
     """How many images a method learns from; None: all."""
     start_from: RunFolder | None = None
     """A finished run whose model is the beginning of this one."""
+    words: tuple[str, ...] | None = None
+    """What clusters may be called, if the encoder can tell; None: everyday words, or those of `start_from`."""
     others: tuple[RunFolder, ...] = ()
     """Further finished runs of the same images, for a stage that takes several."""
     device: str = "auto"
@@ -129,6 +133,8 @@ class Launched:
     encoder: FittedEncoder | None = None
     stacks: Sequence[Stack] | None = None
     """Duplicates that count once, where that was asked for."""
+    words: tuple[str, ...] | None = None
+    """What its clusters may be called."""
 
     @property
     def folder(self) -> RunFolder:
@@ -160,9 +166,12 @@ def fill(
     embedded: Mapping[str, RunFolder],
     encoder: FittedEncoder | None = None,
     stacks: Sequence[Stack] | None = None,
+    words: tuple[str, ...] | None = None,
 ) -> None:
     """Write the first files of a new run folder: what is known before the training."""
     folder.write_json("ingest.json", dataset.ingest)
+    if words is not None:
+        RunWords(words).save(folder)
     if stacks is not None:
         save_stacks(folder, stacks)
     if dataset.paths is not None:
@@ -192,6 +201,15 @@ def launch(request: Request) -> Launched:
     device = choose_device(request.device)
     wanted, is_auto = _wanted_encoder(request, kind), request.encoder == AUTO_ENCODER
     opened = None if wanted is None or is_auto else _open_encoder(wanted, kind, settings, device)
+    words = request.words
+    if words is None and request.start_from is not None:
+        words = RunWords.load(request.start_from).given
+    elif words is not None and not (is_auto and request.start_from is None):
+        if request.start_from is not None:
+            note = check_list_for(request.start_from, words)
+        else:
+            note = check_list([] if opened is None else described_parts(opened), words)
+        notes = (*notes, note) if note else notes
     settle_for = partial(settle, kind, settings=settings, recipe=request.recipe, device=device)
     # Anything that can be refused before minutes of decoding is refused first.
     told_number = request.clusters if isinstance(request.clusters, int) else request.clusters.low
@@ -215,6 +233,8 @@ def launch(request: Request) -> Launched:
         )
         reason = judged.reason
         notes = (*notes, judged.note) if judged.note else notes
+        if words is not None:
+            notes = (*notes, *_told_of_words(opened, words))
         if opened is None and min(dataset.images.shape[:2]) == side:  # decoded for it: pixels want their own size
             source, dataset = _read(request.source, None, None)
     chosen = None
@@ -287,11 +307,20 @@ def launch(request: Request) -> Launched:
         for i, run in enumerate(request.others, start=2):
             described |= {other_name(i): str(run.path)}
             embedded[other_name(i)] = run
-    launched = Launched(fit, dataset, described, notes, renamed, embedded, encoder, stacks)
+    launched = Launched(fit, dataset, described, notes, renamed, embedded, encoder, stacks, words)
     if isinstance(request.source, ReadOptions):
         named = replace(request, method=kind.name) if is_open else request
         fit.folder = _opened_by_all(lambda: _create(launched, request.out or free_name(named)))
     return launched
+
+
+def _told_of_words(opened: Opened | None, words: Sequence[str]) -> tuple[str, ...]:
+    """Say what becomes of a list of words where the images have chosen the encoder: it is no reason to stop."""
+    try:
+        note = check_list([] if opened is None else described_parts(opened), words)
+    except InvalidInput as error:
+        note = f"No cluster will be named by the list: {error}"
+    return (note,) if note else ()
 
 
 def _read(source: ReadOptions | Dataset | Reader, side: int | None, fit: Fit | None) -> tuple[Json, Dataset]:
@@ -464,7 +493,7 @@ def _refuse_settings_of_methods(request: Request) -> None:
 
 def _create(launched: Launched, path: Path) -> RunFolder:
     with RunFolder.creating(path, launched.described) as folder:
-        fill(folder, launched.dataset, launched.embedded, launched.encoder, launched.stacks)
+        fill(folder, launched.dataset, launched.embedded, launched.encoder, launched.stacks, launched.words)
     return folder
 
 

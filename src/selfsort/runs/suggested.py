@@ -11,12 +11,12 @@ from selfsort.data.decode import Unreadable, probe, quiet_pillow
 from selfsort.data.folder import open_file
 from selfsort.data.shot import Shot, read_shot
 from selfsort.errors import InvalidInput
-from selfsort.names.classes import class_words
 from selfsort.names.evidence import SOURCES, Source, Suggestion, Words, suggest
 from selfsort.names.words import date_words, folder_words, look_words, place_words, screen_words
 from selfsort.runs.edits import MAX_NAME
 from selfsort.runs.folder import RunFolder, Thumbnails
 from selfsort.runs.moved import picture_paths
+from selfsort.runs.seen import Asking, RunWords
 from selfsort.types import I64
 
 NAMES = "names.json"
@@ -25,30 +25,43 @@ _STILL = 0.8
 
 
 def suggest_names(
-    folder: RunFolder, names: Sequence[str], labels: I64, thumbnails: Thumbnails
+    folder: RunFolder,
+    names: Sequence[str],
+    labels: I64,
+    thumbnails: Thumbnails,
+    words: tuple[str, ...] | None = None,
+    encoder: str | None = None,
 ) -> dict[int, Suggestion]:
-    """Suggest names for the clusters of pictures that are files, and keep them; other runs get none.
+    """Suggest names for the clusters of pictures that are files, and keep them; others are named by a list only.
 
     Args:
         folder: the run.
         names: of all its pictures.
         labels: (N,) their clusters as the method found them, -1 for outliers.
         thumbnails: the pictures that are looked at.
+        words: a list that a person wants names from; None: that of the run, or everyday words.
+        encoder: where the run's encoder is now, if it was moved.
     """
     paths = picture_paths(folder, names)
-    if not any(paths):
+    are_files, has_list = any(paths), words is not None or RunWords.load(folder).given is not None
+    if not are_files and not has_list:
         return {}
     places = np.flatnonzero(thumbnails.rows < len(names)).tolist()
     rows = thumbnails.rows[places].tolist()
-    headers = _headers([paths[row] for row in rows])
-    evidence: dict[Source, Words] = {
-        "folder": [folder_words(names[row]) for row in rows],
-        "seen": _seen(folder, np.array(rows, np.int64), len(names)),
-        "date": [date_words(shot.taken) for shot, _ in headers],
-        "place": [place_words(shot.place) for shot, _ in headers],
-        "screen": [screen_words(size) for _, size in headers],
-        "look": [look_words(thumbnails.pixels[place]) for place in places],
-    }
+    seen = Asking(folder, names, labels, np.array(rows, np.int64), words, encoder).words()
+    # Whoever has made a list wants its words, and not those of folders.
+    evidence: dict[Source, Words] = {"seen": seen} if has_list else {}
+    if are_files:
+        headers = _headers([paths[row] for row in rows])
+        files: dict[Source, Words] = {
+            "folder": [folder_words(names[row]) for row in rows],
+            "seen": seen,
+            "date": [date_words(shot.taken) for shot, _ in headers],
+            "place": [place_words(shot.place) for shot, _ in headers],
+            "screen": [screen_words(size) for _, size in headers],
+            "look": [look_words(thumbnails.pixels[place]) for place in places],
+        }
+        evidence |= files
     found = suggest(labels[rows], evidence)
     told = {
         str(cluster): {
@@ -59,18 +72,6 @@ def suggest_names(
     }
     folder.write_json(NAMES, told)
     return found
-
-
-def _seen(folder: RunFolder, rows: I64, n_images: int) -> Words:
-    """Return what an encoder that was trained on classes takes each picture for; nothing where it cannot say."""
-    described, fingerprint = folder.config.get("encoder"), folder.config.get("fingerprint")
-    if not isinstance(described, dict) or not isinstance(fingerprint, str):
-        return [()] * len(rows)
-    from selfsort.encoders.cache import cache_folder
-    from selfsort.encoders.heads import class_probabilities  # needs torch, as reading names does not
-
-    likely = class_probabilities(described, fingerprint, n_images, rows, cache_folder())
-    return [()] * len(rows) if likely is None else class_words(likely)
 
 
 def _headers(paths: Sequence[str]) -> list[tuple[Shot, tuple[int, int] | None]]:
@@ -115,14 +116,24 @@ def _suggestion(told: Mapping[str, object]) -> Suggestion:
     return Suggestion(name, source, float(share), about)
 
 
-def suggestions_of(folder: RunFolder) -> dict[int, Suggestion]:
-    """Return the suggested names of a finished run; an older run gets them now."""
+def suggestions_of(
+    folder: RunFolder, words: tuple[str, ...] | None = None, encoder: str | None = None
+) -> dict[int, Suggestion]:
+    """Return the suggested names of a finished run; an older run gets them now, and any with a list of words.
+
+    Args:
+        folder: the run.
+        words: names are to come from these first; they take the place of an earlier list.
+        encoder: where the run's encoder is now, if it was moved.
+    """
     table = folder.label_table()
-    kept = load_suggestions(folder)
+    kept = load_suggestions(folder) if words is None else None
     if kept is not None:
         return kept
     thumbnails = folder.thumbnails()
-    return {} if thumbnails is None else suggest_names(folder, table.names, table.written, thumbnails)
+    if thumbnails is None:
+        return {}
+    return suggest_names(folder, table.names, table.written, thumbnails, words, encoder)
 
 
 def suggested_names(folder: RunFolder) -> dict[int, str]:
