@@ -14,10 +14,11 @@ import numpy as np
 import torch
 
 from selfsort import distributed
+from selfsort.data.store import gather
 from selfsort.errors import InvalidInput, invalid
 from selfsort.learning.seeds import derive_seed
 from selfsort.text import plural
-from selfsort.types import I64, Arrays, Clustering, Inputs, Model, Snapshot, State
+from selfsort.types import I64, Arrays, Clustering, Encoded, Images, Inputs, Model, Snapshot, State
 
 _CHUNK = 4096
 """Images judged together: as many as when a saved run is asked, so that it repeats the very same products."""
@@ -44,6 +45,13 @@ def drawn(n_images: int, n_learned: int | None, seed: int) -> I64 | None:
         return None
     draw = np.random.default_rng(derive_seed(seed, "train on"))
     return np.sort(draw.choice(n_images, n_learned, replace=False)).astype(np.int64)
+
+
+def part_of(images: Inputs, rows: I64) -> Inputs:
+    """Return the images at these rows, held within the budget of the process."""
+    if isinstance(images, Encoded):
+        return Encoded(gather(images.features, rows), None if images.views is None else gather(images.views, rows))
+    return Images(gather(images.pixels, rows))
 
 
 def said_of_all(
