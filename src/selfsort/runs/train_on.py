@@ -13,9 +13,9 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from selfsort import distributed
 from selfsort.data.store import gather
 from selfsort.errors import InvalidInput, invalid
+from selfsort.learning.encode import rows_of_all
 from selfsort.learning.seeds import derive_seed
 from selfsort.text import plural
 from selfsort.types import I64, Arrays, Clustering, Encoded, Images, Inputs, Model, Snapshot, State
@@ -93,7 +93,7 @@ def _of_all(result: Clustering, learned: I64, images: Inputs, model: Model) -> C
         return torch.from_numpy(said.features), torch.from_numpy(said.soft)
 
     chunks = torch.split(torch.arange(len(images)), _CHUNK)
-    features, soft = distributed.rows_in_shares(chunks, len(images), ask)
+    features, soft = rows_of_all(chunks, len(images), ask)
     labels: I64 = soft.argmax(axis=1).astype(np.int64)
     labels[learned], features[learned], soft[learned] = result.labels, result.features, result.soft
     # What has one row for each image that was learned from says nothing of the others.
