@@ -140,7 +140,7 @@ def _explore(run: Path) -> dict[str, float]:
             found["explorer_page_after_command_seconds"] = time.monotonic() - started
             fetch("/api/sheet?" + "&".join(f"row={row}" for row in rows[-16:]))
             fetch("/api/rows?view=all&order=typical")
-            fetch("/api/names")
+            fetch("/api/names?" + "&".join(f"row={row}" for row in rows[:200]))
             fetch(f"/api/similar?row={rows[7]}")
             fetch("/api/tree")
             told = Path(f"/proc/{server.pid}/status").read_text()

@@ -5,9 +5,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from selfsort.data.store import limit_memory
 from selfsort.errors import InvalidInput
 from selfsort.learning.batches import PixelTensor
-from selfsort.learning.encode import check_request, encode, encode_several
+from selfsort.learning.encode import check_request, encode, encode_several, rows_of_all
 from selfsort.progress import listening
 from selfsort.types import Images
 
@@ -83,3 +84,19 @@ class TestEncode:
         with listening(told):
             encode(net, self.PIXELS, self.PIXELS.chunks(2), net)
         assert told.amounts == (5, 2, 2, 1)
+
+
+def test_rows_that_do_not_fit_the_memory_go_to_a_file() -> None:
+    images = Images(np.random.default_rng(0).integers(0, 256, (50, 6, 6, 1), dtype=np.uint8))
+    pixels, net = PixelTensor(images, torch.device("cpu")), nn.Flatten()
+    held = encode(net, pixels, pixels.chunks(7), net)
+    limit_memory(100)
+    try:
+        mapped = encode(net, pixels, pixels.chunks(7), net)
+    finally:
+        limit_memory(None)
+    assert not isinstance(held, np.memmap)
+    assert isinstance(mapped, np.memmap)
+    np.testing.assert_array_equal(mapped, held)
+    with pytest.raises(InvalidInput, match="images must be at least one"):
+        rows_of_all([], 0, lambda idx: [idx])

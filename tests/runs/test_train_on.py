@@ -8,13 +8,14 @@ import pytest
 import torch
 from tests.contract.tiny import TINY
 
+from selfsort.data.store import limit_memory
 from selfsort.data.synthetic import shapes
 from selfsort.errors import Interrupted, InvalidInput
 from selfsort.methods.registry import METHODS
 from selfsort.runs.folder import RunFolder
 from selfsort.runs.loop import FitRun
-from selfsort.runs.train_on import check_train_on, drawn, said_of_all
-from selfsort.types import Assignment, Clustering, Images, Snapshot, State
+from selfsort.runs.train_on import check_train_on, drawn, part_of, said_of_all
+from selfsort.types import Assignment, Clustering, Encoded, Images, Snapshot, State
 
 CPU = torch.device("cpu")
 N, M = 60, 36
@@ -61,6 +62,23 @@ class TestDrawing:
             check_train_on(4, 5, 100)
         with pytest.raises(InvalidInput, match="encoder learns too"):
             check_train_on(10, 5, 100, is_finetuned=True)
+
+
+def test_what_is_learned_from_keeps_to_the_budget() -> None:
+    images, rows = numbered(20), np.array([2, 5, 11])
+    features = np.arange(40, dtype=np.float32).reshape(20, 2)
+    limit_memory(3)
+    try:
+        pixels, encoded = part_of(images, rows), part_of(Encoded(features, features[:, None].astype(np.float16)), rows)
+    finally:
+        limit_memory(None)
+    assert isinstance(pixels, Images)
+    assert isinstance(pixels.pixels, np.memmap)
+    assert pixels.pixels[:, 0, 0, 0].tolist() == rows.tolist()
+    assert isinstance(encoded, Encoded)
+    assert encoded.views is not None
+    np.testing.assert_array_equal(encoded.features, features[rows])
+    np.testing.assert_array_equal(encoded.views[:, 0], features[rows])
 
 
 def test_the_model_sorts_the_others_and_the_method_its_own() -> None:

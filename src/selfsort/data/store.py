@@ -144,6 +144,11 @@ def forget(array: npt.NDArray[Any]) -> None:
         mapping.madvise(mmap.MADV_DONTNEED)
 
 
+def is_mapped(array: npt.NDArray[Any]) -> bool:
+    """Say whether a file stands behind an array, so that its pages can be given back."""
+    return _mapping(array) is not None
+
+
 def _mapping(array: npt.NDArray[Any]) -> mmap.mmap | None:
     """Return what an array, or what it is a view of, is mapped by; of a private mapping the pages are the only copy."""
     seen: Any = array
@@ -171,13 +176,21 @@ def passes(array: npt.NDArray[Any], multiple: int = 1) -> Iterator[slice]:
 
 def take(array: npt.NDArray[Any], rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Copy some rows, giving back the pages around them."""
-    if _mapping(array) is None:
+    if not is_mapped(array):
         return np.asarray(array[rows])
     found = np.empty((len(rows), *array.shape[1:]), array.dtype)
     n_block = _PASS_BYTES // _MAPPED_FOR_ONE
     for start in range(0, len(rows), n_block):
         found[start : start + n_block] = array[rows[start : start + n_block]]
         forget(array)
+    return found
+
+
+def gather(array: npt.NDArray[Any], rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Copy many rows, within the budget of the process or to a mapped file."""
+    found = allocate_floats((len(rows), *array.shape[1:]), array.dtype.str)
+    for block in passes(found):
+        found[block] = take(array, rows[block])
     return found
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import cast
+from typing import Any, cast
 
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from selfsort.augment.policy import Policy, augment
+from selfsort.data.store import is_mapped, take
 from selfsort.learning.checkpoint import borrow
 from selfsort.nets.norm import standardised
 from selfsort.types import Encoded, Images, Inputs, Tunable
@@ -22,6 +24,18 @@ def from_bytes(bytes_BCHW: Tensor) -> Tensor:
     return bytes_BCHW.to(torch.get_default_dtype()).mul_(1 / 255)
 
 
+class _Rows:
+    """Rows of an array as tensors; of a mapped file they are copied a few at a time, and its pages given back."""
+
+    def __init__(self, array: npt.NDArray[Any]) -> None:
+        self.whole = borrow(array)
+        self._file = array if is_mapped(array) else None
+
+    def at(self, idx: Tensor) -> Tensor:
+        chosen = idx.cpu()
+        return self.whole[chosen] if self._file is None else torch.from_numpy(take(self._file, chosen.numpy()))
+
+
 class PixelTensor:
     """The decoded images as seen by a network: NCHW batches of floats, cut from uint8 on demand.
 
@@ -31,15 +45,15 @@ class PixelTensor:
 
     def __init__(self, images: Images, device: torch.device, *, is_standardised: bool = False) -> None:
         """Borrow the images; with `is_standardised` their brightness and contrast are made the same."""
-        self._bytes_NHWC = borrow(images.pixels)
+        self._bytes_NHWC = _Rows(images.pixels)
         self.device, self.is_standardised = device, is_standardised
 
     def __len__(self) -> int:
-        return len(self._bytes_NHWC)
+        return len(self._bytes_NHWC.whole)
 
     def bytes(self, idx: Tensor) -> Tensor:
         """Return the uint8 batch (B, C, H, W) at these indices."""
-        return self._bytes_NHWC[idx.cpu()].to(self.device, non_blocking=True).permute(0, 3, 1, 2)
+        return self._bytes_NHWC.at(idx).to(self.device, non_blocking=True).permute(0, 3, 1, 2)
 
     def floats(self, idx: Tensor) -> Tensor:
         """Return the batch scaled to [0, 1]."""
@@ -60,7 +74,7 @@ class PixelTensor:
         Chunks are a power of two, 8 images or more. Up to 4,096 they divide what a saved run is predicted in, so that
         predicting the training images repeats the very same products.
         """
-        _, height, width, _ = self._bytes_NHWC.shape
+        _, height, width, _ = self._bytes_NHWC.whole.shape
         n_images = max(8, n_pixels // (height * width))
         yield from self.chunks(min(at_most, 2 ** (n_images.bit_length() - 1)))
 
@@ -73,16 +87,16 @@ class FeatureTensor:
 
     def __init__(self, encoded: Encoded, device: torch.device) -> None:
         """Borrow the features."""
-        self._features = borrow(encoded.features)
+        self._features = _Rows(encoded.features)
         self._views = None if encoded.views is None else borrow(encoded.views)
         self.device = device
 
     def __len__(self) -> int:
-        return len(self._features)
+        return len(self._features.whole)
 
     def floats(self, idx: Tensor) -> Tensor:
         """Return the features at these indices."""
-        return self._features[idx.cpu()].to(self.device, torch.get_default_dtype())
+        return self._features.at(idx).to(self.device, torch.get_default_dtype())
 
     def augmented(self, idx: Tensor, policy: Policy, generator: torch.Generator) -> Tensor:
         """Return a random view of each; without views, the images as they are."""

@@ -46,11 +46,30 @@ def encode_several(
     was_training = net.training
     net.eval()
     with torch.inference_mode():
-        found = distributed.rows_in_shares(
+        found = rows_of_all(
             track(chunks, "encoding", len(pixels), weigh=len), len(pixels), lambda idx: compute(pixels.floats(idx))
         )
     net.train(was_training)
     return found
+
+
+def rows_of_all(chunks: Iterable[Tensor], n: int, compute: Callable[[Tensor], Sequence[Tensor]]) -> tuple[F32, ...]:
+    """Compute rows for all images, within the budget of the process or in mapped files.
+
+    Several processes compute some of the chunks each, and hold all rows in memory (`distributed.rows_in_shares`).
+    """
+    if distributed.world_size() > 1:
+        return distributed.rows_in_shares(chunks, n, compute)
+    tables: list[F32] = []
+    for idx in chunks:
+        parts = [part.detach().cpu().numpy() for part in compute(idx)]
+        tables = tables or [allocate_floats((n, *part.shape[1:]), part.dtype.str) for part in parts]
+        for table, part in zip(tables, parts, strict=True):
+            table[idx.cpu().numpy()] = part
+            forget(table)
+    if not tables:
+        raise invalid("images", "be at least one", 0, "Give some images.")
+    return tuple(tables)
 
 
 def apply_in_blocks(model: Model, images: Inputs, layer: str = "top", block: int = 4096) -> Assignment:

@@ -66,7 +66,7 @@ from selfsort.runs.renamed import ENCODE, renamings, split
 from selfsort.runs.seen import RunWords, check_list, check_list_for
 from selfsort.runs.settings import read_words, settle, stored_settings
 from selfsort.runs.stacks import save_stacks, stored_representatives
-from selfsort.runs.train_on import check_train_on, drawn
+from selfsort.runs.train_on import check_train_on, drawn, part_of
 from selfsort.stacks.stack import Stack, representatives
 from selfsort.text import plural
 from selfsort.types import Clustering, Encoded, Encoder, Inputs, Json, Method, Model, Stage
@@ -270,7 +270,8 @@ def launch(request: Request) -> Launched:
     distinct = seen if stands_for is None else seen.subset(np.unique(stands_for))
     check_train_on(request.train_on, told_number, len(distinct))
     learned = drawn(len(distinct), request.train_on, request.seed)
-    counted = distinct if learned is None else distinct.subset(learned)
+    is_told = isinstance(request.clusters, int)
+    counted = distinct if learned is None or is_told else part_of(distinct, learned)
     unstacked = seen if learned is None else None
     number = find_number(request.clusters, counted, seed=request.seed, device=device, unstacked=unstacked)
     told |= {"clusters": number.told}

@@ -22,9 +22,10 @@ from selfsort import __version__, distributed
 from selfsort.classic.method import rows_of
 from selfsort.config import Config
 from selfsort.data import ImageSpec
-from selfsort.data.store import all_finite, forget
+from selfsort.data.store import all_finite, passes, take
 from selfsort.encoders.finetune import finetuning
 from selfsort.errors import CannotWrite, Interrupted, InvalidInput, MissingData, TimeIsUp, TrainingFailed, invalid
+from selfsort.graph.absorb import member_sums
 from selfsort.improve.around import ImproveConfig, check_improvable, train_improved
 from selfsort.improve.grow import grow
 from selfsort.learning.checkpoint import weights_within
@@ -37,13 +38,14 @@ from selfsort.runs.clusters import Clusters, find_again
 from selfsort.runs.folder import RunFolder, Thumbnails
 from selfsort.runs.outliers import OUTLIERS, marked, numbered
 from selfsort.runs.suggested import suggest_names
-from selfsort.runs.train_on import check_train_on, drawn, said_of_all
+from selfsort.runs.train_on import check_train_on, drawn, part_of, said_of_all
 from selfsort.runs.tree import save_tree
 from selfsort.runs.unstack import unstacked
 from selfsort.trust.outliers import Bools
 from selfsort.trust.verdict import Verdict, judge
 from selfsort.types import (
     F32,
+    F64,
     I64,
     U8,
     Clustering,
@@ -65,7 +67,7 @@ except ImportError:  # Windows
     resource = None
 
 _N_OUTLIERS_SHOWN = 48
-_BLOCK_BYTES = 1 << 26
+_SHRUNK_AT_ONCE = 256
 
 
 @dataclass(frozen=True, eq=False)
@@ -281,7 +283,7 @@ class FitRun:
         def restore(state: State) -> Model:
             return self.method.restore(self.config, state, device=self.device)
 
-        return said_of_all(self._train(images.subset(rows), resume), rows, images, restore)
+        return said_of_all(self._train(part_of(images, rows), resume), rows, images, restore)
 
     def _train(self, images: Inputs, resume: State | None) -> Iterator[Snapshot]:
         train = self.method.train_on_features
@@ -439,41 +441,43 @@ def pick_thumbnails(
     """
     labels, n = result.labels, len(images)
     confidence = result.soft[np.arange(n), labels]
+    off_centre = _off_centre(result.features, labels)
     chosen = [np.unique(np.linspace(0, n - 1, min(n, spread)).astype(np.int64)), *also]
     for cluster in np.unique(labels):
         members = np.flatnonzero(labels == cluster)
         # Votes are often unanimous; among equally sure images those near the centre are the typical ones.
-        off_centre = _off_centre(result.features, members)
-        ranked = members[np.lexsort((off_centre, -confidence[members]))]
+        ranked = members[np.lexsort((off_centre[members], -confidence[members]))]
         chosen += [ranked[:per_kind], ranked[-per_kind:]]
     if truth is not None:
         mapping = match_clusters(labels, truth)
         wrong = np.flatnonzero(np.array([mapping.get(int(label), -1) for label in labels]) != truth)
         chosen.append(wrong[np.argsort(-confidence[wrong], kind="stable")[:100]])
-    rows = np.unique(np.concatenate(chosen)).astype(np.int64)
-    return Thumbnails(rows, shrink(images.pixels[rows]))
+    return _small_copies(images, np.unique(np.concatenate(chosen)).astype(np.int64))
 
 
-def _off_centre(features: F32, members: I64) -> F32:
-    """Return the squared distance of some images to their mean, in blocks."""
-    n_block = max(1, _BLOCK_BYTES // features[:1].nbytes)
-    blocks = [members[start : start + n_block] for start in range(0, len(members), n_block)]
-    total, found = np.float32(0), []
-    for block in blocks:
-        total = total + features[block].sum(axis=0)
-        forget(features)
-    mean = total / np.float32(len(members))
-    for block in blocks:
-        found.append(((features[block] - mean) ** 2).sum(axis=1))
-        forget(features)
-    away: F32 = np.concatenate(found)
+def _small_copies(images: Images, rows: I64) -> Thumbnails:
+    blocks = np.split(rows, range(_SHRUNK_AT_ONCE, len(rows), _SHRUNK_AT_ONCE))
+    return Thumbnails(rows, np.concatenate([shrink(take(images.pixels, block)) for block in blocks]))
+
+
+def _off_centre(features: F32, labels: I64) -> F64:
+    """Return the squared distance of each image to the mean of its cluster, in two passes over the features."""
+    n_clusters = int(labels.max()) + 1
+    sums = np.zeros((n_clusters, features.shape[1]))
+    for block in passes(features):
+        sums += member_sums(features[block], labels[block], n_clusters)
+    means = (sums / np.maximum(np.bincount(labels), 1)[:, None]).astype(np.float32)
+    away = np.empty(len(features))
+    for block in passes(features):
+        gap = features[block] - means[labels[block]]
+        away[block] = np.einsum("nd,nd->n", gap, gap)
     return away
 
 
 def spread_thumbnails(images: Images, most: int = 600) -> Thumbnails:
     """Take images evenly from the whole set, as long as nobody knows which ones matter."""
     rows = np.unique(np.linspace(0, len(images) - 1, min(len(images), most)).astype(np.int64))
-    return Thumbnails(rows, shrink(images.pixels[rows]))
+    return _small_copies(images, rows)
 
 
 def shrink(pixels_NHWC: U8, side: int = 64) -> U8:

@@ -13,11 +13,12 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from selfsort import distributed
+from selfsort.data.store import gather
 from selfsort.errors import InvalidInput, invalid
+from selfsort.learning.encode import rows_of_all
 from selfsort.learning.seeds import derive_seed
 from selfsort.text import plural
-from selfsort.types import I64, Arrays, Clustering, Inputs, Model, Snapshot, State
+from selfsort.types import I64, Arrays, Clustering, Encoded, Images, Inputs, Model, Snapshot, State
 
 _CHUNK = 4096
 """Images judged together: as many as when a saved run is asked, so that it repeats the very same products."""
@@ -44,6 +45,13 @@ def drawn(n_images: int, n_learned: int | None, seed: int) -> I64 | None:
         return None
     draw = np.random.default_rng(derive_seed(seed, "train on"))
     return np.sort(draw.choice(n_images, n_learned, replace=False)).astype(np.int64)
+
+
+def part_of(images: Inputs, rows: I64) -> Inputs:
+    """Return the images at these rows, held within the budget of the process."""
+    if isinstance(images, Encoded):
+        return Encoded(gather(images.features, rows), None if images.views is None else gather(images.views, rows))
+    return Images(gather(images.pixels, rows))
 
 
 def said_of_all(
@@ -85,7 +93,7 @@ def _of_all(result: Clustering, learned: I64, images: Inputs, model: Model) -> C
         return torch.from_numpy(said.features), torch.from_numpy(said.soft)
 
     chunks = torch.split(torch.arange(len(images)), _CHUNK)
-    features, soft = distributed.rows_in_shares(chunks, len(images), ask)
+    features, soft = rows_of_all(chunks, len(images), ask)
     labels: I64 = soft.argmax(axis=1).astype(np.int64)
     labels[learned], features[learned], soft[learned] = result.labels, result.features, result.soft
     # What has one row for each image that was learned from says nothing of the others.
