@@ -117,3 +117,75 @@ def test_branches_of_the_tree_open_and_close(browser: Browser, page: Path) -> No
     browser.click(closed)
     browser.wait(lambda: len(browser.all(closed)) == n_closed - 1, "the branch is open")
     assert browser.one("#tree details[open] .twigs .twig").is_displayed()
+
+
+_STOP = """const one = document.activeElement;
+  if (!one || one === document.body) return null;
+  const style = getComputedStyle(one), box = one.getBoundingClientRect();
+  const ring = Math.max(0, parseFloat(style.outlineWidth) + parseFloat(style.outlineOffset));
+  let isCut = false;
+  for (let frame = one.parentElement; frame; frame = frame.parentElement) {
+    if (frame === document.body || getComputedStyle(frame).overflowX === "visible") continue;
+    const edge = frame.getBoundingClientRect();
+    isCut ||= box.top - ring < edge.top - 0.5 || box.bottom + ring > edge.bottom + 0.5;
+  }
+  const bar = document.querySelector(".bar").getBoundingClientRect();
+  const isCovered = !one.closest(".bar, .skip") && (box.top < bar.bottom - 1 || box.top > innerHeight);
+  const all = [...document.querySelectorAll("a[href], button, select, summary, [tabindex='0']")];
+  return { place: all.indexOf(one), ring: style.outlineStyle === "none" ? 0 : parseFloat(style.outlineWidth),
+    isCut, isCovered, what: one.outerHTML.slice(0, 90), id: one.id || one.className };"""
+
+
+@pytest.mark.parametrize("is_dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 390])
+def test_a_walk_by_the_tab_key(browser: Browser, page: Path, width: int, is_dark: bool) -> None:
+    browser.narrow(width if width < 500 else None)
+    browser.dark(is_dark)
+    try:
+        opened(browser, page)
+        # Where it scrolls to is looked at, not how it gets there.
+        browser.run("document.documentElement.style.scrollBehavior = 'auto'")
+        visible = """return [...document.querySelectorAll("a[href], button, select, summary, [tabindex='0']")]
+          .flatMap((one, i) => one.checkVisibility() ? [i] : [])"""
+        browser.wait(lambda: not width < 500 or browser.all("figure[tabindex='0']"), "charts that scroll")
+        wanted, stops = browser.run(visible), []
+        for _ in range(len(wanted) + 5):
+            browser.press(Keys.TAB)
+            stop = browser.run(_STOP)
+            if stop is None:
+                break
+            stops.append(stop)
+        assert [stop["place"] for stop in stops] == wanted, "each control once, in the order of the page"
+        assert [stop["what"] for stop in stops if stop["ring"] < 2] == [], "seen where one is"
+        assert [stop["what"] for stop in stops if stop["isCut"]] == [], "the ring is whole"
+        assert [stop["what"] for stop in stops if stop["isCovered"]] == [], "not below the bar"
+    finally:
+        browser.narrow(None)
+        browser.dark(False)
+
+
+def spoken(browser: Browser) -> dict[str, list[str]]:
+    """Return what a screen reader says of everything that can be reached or is a table, by role."""
+    found: dict[str, list[str]] = {}
+    for node in browser.driver.execute_cdp_cmd("Accessibility.getFullAXTree", {})["nodes"]:
+        can_focus = any(one["name"] == "focusable" and one["value"]["value"] for one in node.get("properties", []))
+        role = node.get("role", {}).get("value", "")
+        if not node.get("ignored") and (can_focus or role == "table") and role != "RootWebArea":
+            found.setdefault(role, []).append(node.get("name", {}).get("value", "").strip())
+    return found
+
+
+def test_what_a_screen_reader_says(browser: Browser, page: Path) -> None:
+    opened(browser, page)
+    said = spoken(browser)
+    assert [role for role, names in said.items() if "" in names] == []
+    assert sorted(said["button"][-3:]) == ["a", "b", "c"], "the names of the clusters, not their numbers"
+    branches = [name for name in said["DisclosureTriangle"] if "image" in name]
+    assert branches
+    assert not any(".png" in name for name in branches), "not the names of its pictures first"
+    assert said["application"] == ["Map of 36 images, coloured by cluster"]
+    browser.run("""const choice = document.querySelector("[data-choice=colour]");
+        choice.value = "truth";
+        choice.dispatchEvent(new Event("change"));""")
+    assert spoken(browser)["application"] == ["Map of 36 images, coloured by true class"]
+    assert "Keys: arrows move" in browser.text("#map-keys")

@@ -25,7 +25,21 @@
   prefersDark.addEventListener("change", showTheme);
   showTheme();
   document.querySelectorAll(".map").forEach(startMap);
+  document.querySelectorAll("figure.chart").forEach(letScroll);
 })();
+
+/** Let a chart that is wider than its frame be reached and scrolled by keyboard, as long as it is. */
+function letScroll(figure) {
+  const title = figure.querySelector("figcaption")?.textContent ?? "Chart";
+  new ResizeObserver(() => {
+    const isWide = figure.scrollWidth > figure.clientWidth + 1;
+    const roles = { tabindex: "0", role: "region", "aria-label": `${title}, scrolls sideways` };
+    for (const [name, value] of Object.entries(roles)) {
+      if (isWide) figure.setAttribute(name, value);
+      else figure.removeAttribute(name);
+    }
+  }).observe(figure);
+}
 
 /** Draw one map and let it be moved, zoomed and asked. Coordinates of the data run from 0 to GRID. */
 function startMap(box) {
@@ -298,6 +312,8 @@ function startMap(box) {
       sure: () => [0, 25, 50, 75, 100].map((sure) => entry(sureColour(sure), (sure / 100).toFixed(2))),
     };
     box.querySelector(".key").replaceChildren(...keys[colourBy]());
+    const chosenColour = box.querySelector("[data-choice=colour]").selectedOptions[0].textContent;
+    canvas.setAttribute("aria-label", canvas.getAttribute("aria-label").replace(/coloured by .*/, `coloured by ${chosenColour}`));
     box.classList.toggle("plain", colourBy !== "cluster");
   }
   box.querySelectorAll("select").forEach((select) =>

@@ -58,7 +58,8 @@ class _Drawing:
             return element("li", {}, element("div", {"class": "twig"}, self._words(node)))
         is_open = self.shown.nodes[node].cluster is None
         below = element("ul", {"class": "twigs"}, [self.twig(child, level) for child in inner])
-        summary = element("summary", {"class": "twig"}, self._words(node))
+        # Read aloud, the names of six pictures would come before what it is.
+        summary = element("summary", {"class": "twig", "aria-label": self._spoken(node)}, self._words(node))
         return element("li", {}, element("details", {"open": is_open}, summary, below))
 
     def _words(self, node: int) -> list[Html]:
@@ -72,6 +73,12 @@ class _Drawing:
             return [few, dot, size]
         name = element("a", {"href": f"#{self.anchor}cluster-{branch.cluster}"}, self.run.labels.name(branch.cluster))
         return [few, dot, element("b", {}, name), size]
+
+    def _spoken(self, node: int) -> str:
+        branch = self.shown.nodes[node]
+        name = self._joined(node) if branch.cluster is None else self.run.labels.name(branch.cluster)
+        is_part = branch.cluster is not None and node not in self.clusters
+        return f"{'Part of ' if is_part else ''}{name}, {plural(branch.size, 'image')}"
 
     def _joined(self, node: int) -> str:
         inside = [self.shown.nodes[inner] for inner in self.shown.below(node, self.levels[-2])]

@@ -34,7 +34,13 @@ def map_section(run: RunData, pictures: Pictures, *, budget: int, anchor: str = 
         note += " The shading shows where all images lie, each at the dot of its cluster that it is most like."
     canvas = element(
         "canvas",
-        {"tabindex": 0, "role": "img", "aria-label": f"Map of {count}, coloured by cluster. See the keys below."},
+        {
+            "tabindex": 0,
+            "role": "application",  # its keys are for it, and not for moving about the page
+            "aria-roledescription": "map",
+            "aria-label": f"Map of {count}, coloured by cluster",
+            "aria-describedby": f"{anchor}map-keys",
+        },
     )
     stage = element(
         "div", {"class": "stage"}, canvas, element("div", {"class": "peek", "aria-live": "polite", "hidden": True})
@@ -53,7 +59,7 @@ def map_section(run: RunData, pictures: Pictures, *, budget: int, anchor: str = 
                 stage,
                 element("div", {"class": "key"}),
                 _legend(run),
-                element("p", {"class": "note no-print"}, keys),
+                element("p", {"class": "note no-print", "id": f"{anchor}map-keys"}, keys),
                 data_block(f"{anchor}map-data", data),
             ),
             element("noscript", {}, element("p", {"class": "note"}, "The map needs JavaScript.")),
@@ -199,9 +205,9 @@ def _legend(run: RunData) -> Html | None:
             "button",
             {"type": "button", "data-cluster": cluster, "aria-pressed": "false"},
             element("i", {"class": f"dot {colour(cluster)}"}),
-            run.short_name(cluster),
+            shorten(run.labels.name(cluster), 24),
         )
         for cluster in used
     ]
-    title = element("span", {"class": "note"}, "Only cluster")
+    title = element("span", {"class": "note"}, "Only")
     return element("div", {"class": "only", "role": "group", "aria-label": "Show one cluster alone"}, title, buttons)

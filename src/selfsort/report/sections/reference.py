@@ -59,9 +59,12 @@ def published_table(run: RunData) -> Html | None:
         )
         for score in found
     ]
-    title = element("h3", {}, f"Published for {found[0].method}")
+    name = f"Published for {found[0].method}"
+    title = element("h3", {}, name)
     note = element("p", {"class": "note"}, f"On {DATASETS[found[0].dataset]}.")
-    return join([title, note, element("table", {}, element("thead", {}, head), element("tbody", {}, body))])
+    return join(
+        [title, note, element("table", {"aria-label": name}, element("thead", {}, head), element("tbody", {}, body))]
+    )
 
 
 def _remark(score: Score) -> str:

@@ -55,7 +55,7 @@ def agreement(run: RunData) -> Html:
         "NMI names its normaliser because papers differ: geometric in JULE, DAC and GATCluster, arithmetic in SeCu, "
         "max in DBC."
     )
-    table = element("table", {}, element("thead", {}, head), element("tbody", {}, body))
+    table = element("table", {"aria-label": "Scores"}, element("thead", {}, head), element("tbody", {}, body))
     found, near = confusion(run), reliability(run)
     too_large = element("p", {"class": "note"}, "A confusion matrix of so many clusters would be too large to read.")
     matrix, purity = (

@@ -93,7 +93,7 @@ def settings(run: RunData) -> Html:
         element("tr", {}, element("th", {"scope": "row"}, name), element("td", {}, shorten(text, 300)))
         for name, text in rows
     ]
-    table = element("table", {}, element("tbody", {}, body))
+    table = element("table", {"aria-label": "Settings"}, element("tbody", {}, body))
     return element("details", {}, element("summary", {}, "Every setting of this run"), table)
 
 
