@@ -164,6 +164,8 @@ class _Run:
     """Epochs of stage II done."""
     is_clustered: int = 0
     """1 once k-means has set the centres."""
+    communities: Target | None = None
+    """What is taught first, once it was asked for; found again by a run that goes on."""
 
     @classmethod
     def new(cls, images: Inputs, config: FCAEConfig, device: torch.device, seed: int) -> _Run:
@@ -244,12 +246,9 @@ def train(
 def _sharpen(run: _Run, config: DBCConfig, features: F32, seed: int) -> Iterator[Snapshot]:
     """Stage II: one snapshot per target."""
     log_s_NK, is_last = run.log_scores(features), False
-    taught = graph_target(run, seed) if run.epoch < config.taught else None
     while not is_last:
-        target = boost(log_s_NK, config.alpha, config.n_j)
         is_taught, n_own = run.epoch < config.taught, run.epoch - config.taught
-        if is_taught and taught is not None:
-            target = taught
+        target = graph_target(run, seed) if is_taught else boost(log_s_NK, config.alpha, config.n_j)
         is_still = 0 <= n_own < config.still_share * (run.n_second - config.taught)
         stats = _learn_target(run, config, target.r, is_still=is_still)
         run.epoch += 1
@@ -345,8 +344,10 @@ def _place_centres(run: _Run, features: F32, seed: int) -> float:
 
 def graph_target(run: _Run, seed: int) -> Target:
     """Return the communities of the images' neighbours as a target, each image wholly in its own; ours."""
-    labels = graph_clusters(run.images, run.config.n_clusters, device=run.device, seed=seed)
-    return Target(F.one_hot(torch.from_numpy(labels), run.config.n_clusters).float(), 0)
+    if run.communities is None:
+        labels = graph_clusters(run.images, run.config.n_clusters, device=run.device, seed=seed)
+        run.communities = Target(F.one_hot(torch.from_numpy(labels), run.config.n_clusters).float(), 0)
+    return run.communities
 
 
 def _learn_target(run: _Run, config: DBCConfig, r_NK: Tensor, *, is_still: bool) -> EpochStats:
