@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import shutil
 from pathlib import Path
 
 import pytest
@@ -127,7 +128,8 @@ _STOP = """const one = document.activeElement;
   for (let frame = one.parentElement; frame; frame = frame.parentElement) {
     if (frame === document.body || getComputedStyle(frame).overflowX === "visible") continue;
     const edge = frame.getBoundingClientRect();
-    isCut ||= box.top - ring < edge.top - 0.5 || box.bottom + ring > edge.bottom + 0.5;
+    isCut ||= box.top - ring < edge.top - 0.5 || box.bottom + ring > edge.bottom + 0.5
+      || box.left - ring < edge.left - 0.5 || box.right + ring > edge.right + 0.5;
   }
   const bar = document.querySelector(".bar").getBoundingClientRect();
   const isCovered = !one.closest(".bar, .skip") && (box.top < bar.bottom - 1 || box.top > innerHeight);
@@ -136,9 +138,20 @@ _STOP = """const one = document.activeElement;
     isCut, isCovered, what: one.outerHTML.slice(0, 90), id: one.id || one.className };"""
 
 
+@pytest.fixture(scope="module")
+def several(page: Path) -> Path:
+    """Two runs side by side; the second is the first again."""
+    shutil.copytree(page.parent, page.parent.with_name("again"))
+    return write_report([page.parent, page.parent.with_name("again")], page.parent.with_name("several.html"))
+
+
+@pytest.mark.parametrize("pages", ["page", "several"])
 @pytest.mark.parametrize("is_dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 390])
-def test_a_walk_by_the_tab_key(browser: Browser, page: Path, width: int, is_dark: bool) -> None:
+def test_a_walk_by_the_tab_key(
+    browser: Browser, pages: str, width: int, is_dark: bool, request: pytest.FixtureRequest
+) -> None:
+    page: Path = request.getfixturevalue(pages)
     browser.narrow(width if width < 500 else None)
     browser.dark(is_dark)
     try:
@@ -173,6 +186,13 @@ def spoken(browser: Browser) -> dict[str, list[str]]:
         if not node.get("ignored") and (can_focus or role == "table") and role != "RootWebArea":
             found.setdefault(role, []).append(node.get("name", {}).get("value", "").strip())
     return found
+
+
+def test_what_a_screen_reader_says_of_a_comparison(browser: Browser, several: Path) -> None:
+    opened(browser, several)
+    said = spoken(browser)
+    assert [role for role, names in said.items() if "" in names] == []
+    assert said["region"] == ["Runs", "Best, mean and standard deviation over seeds"]
 
 
 def test_what_a_screen_reader_says(browser: Browser, page: Path) -> None:

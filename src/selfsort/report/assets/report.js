@@ -26,6 +26,10 @@
   showTheme();
   document.querySelectorAll(".map").forEach(startMap);
   document.querySelectorAll("figure.chart").forEach(letScroll);
+  // A link of which a little can be seen is left there by the browser.
+  document
+    .querySelectorAll(".links a")
+    .forEach((link) => link.addEventListener("focus", () => link.scrollIntoView({ block: "nearest", inline: "nearest" })));
 })();
 
 /** Let a chart that is wider than its frame be reached and scrolled by keyboard, as long as it is. */

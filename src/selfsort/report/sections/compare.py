@@ -122,11 +122,11 @@ def _table(runs: Sequence[RunData], changed: Sequence[str]) -> Html:
         )
         for i, (name, *cells) in enumerate(rows)
     ]
-    table = element("table", {}, element("thead", {}, head), element("tbody", {}, body))
+    table = _scrollable("Runs", head, body)
     copies = [("CSV", as_csv([titles, *rows])), ("LaTeX", as_latex([titles, *rows]))]
     return join(
         [
-            _scrollable(table),
+            table,
             [
                 element("details", {}, element("summary", {}, f"This table as {name}"), element("pre", {}, text))
                 for name, text in copies
@@ -207,8 +207,8 @@ def _spread_table(groups: Sequence[Group], changed: Sequence[str]) -> Html:
         "Best of the runs / their mean / sample standard deviation. Of each run the last iterate counts, never the "
         "best one, which only the truth could choose."
     )
-    table = element("table", {}, element("thead", {}, head), element("tbody", {}, body))
-    return join([_scrollable(table), element("p", {"class": "note"}, note)])
+    table = _scrollable("Best, mean and standard deviation over seeds", head, body)
+    return join([table, element("p", {"class": "note"}, note)])
 
 
 def _sweep(runs: Sequence[RunData]) -> Html | None:
@@ -258,5 +258,6 @@ def _agreement(runs: Sequence[RunData]) -> Html | None:
     )
 
 
-def _scrollable(table: Html) -> Html:
-    return element("div", {"class": "scroll", "tabindex": 0, "role": "region", "aria-label": "Table of runs"}, table)
+def _scrollable(name: str, head: Html, body: list[Html]) -> Html:
+    table = element("table", {"aria-label": name}, element("thead", {}, head), element("tbody", {}, body))
+    return element("div", {"class": "scroll", "tabindex": 0, "role": "region", "aria-label": name}, table)
