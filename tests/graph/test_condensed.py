@@ -7,8 +7,9 @@ from tests.graph.test_communities import blobs, planted
 from tests.oracles import graph_moving as oracle
 
 from selfsort.graph import communities
+from selfsort.graph import condensed as condensed_room
 from selfsort.graph.communities import find_communities, find_n_communities, in_order, symmetric_affinities
-from selfsort.graph.condensed import condense, modularity, settled, small_communities
+from selfsort.graph.condensed import Arranged, condense, modularity, settled, small_communities
 from selfsort.graph.knn import nearest_neighbours
 from selfsort.metrics import accuracy
 from selfsort.types import F32, I64
@@ -29,6 +30,32 @@ def test_modularity_is_that_of_the_oracle_and_of_the_search(seed: int) -> None:
     )
     found = find_communities(graph, resolution=resolution)
     assert modularity(graph, found.labels, resolution) == pytest.approx(found.modularity)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_an_arranged_graph_is_the_same_graph(seed: int) -> None:
+    graph = drawn(seed, share=0.03)
+    arranged = Arranged.of(graph)
+    assert np.sort(arranged.order).tolist() == list(range(60))
+    np.testing.assert_array_equal(arranged.graph.toarray(), graph.toarray()[np.ix_(arranged.order, arranged.order)])
+    labels = np.random.default_rng(seed).integers(0, 5, 60)
+    np.testing.assert_array_equal(arranged.hand_back(labels)[arranged.order], labels)
+    assert modularity(arranged.graph, labels) == pytest.approx(modularity(graph, arranged.hand_back(labels)))
+
+
+def test_neighbours_are_arranged_near_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows, _ = blobs([20] * 50)
+    graph = symmetric_affinities(nearest_neighbours(rows, 5))
+    mixed = np.random.default_rng(0).permutation(len(rows))
+    graph = csr_array(graph[mixed][:, mixed])
+
+    def mean_gap(of: csr_array) -> float:
+        arcs = of.tocoo()
+        return float(np.abs(arcs.row - arcs.col).mean())
+
+    for n_together in (20, 10_000):
+        monkeypatch.setattr(condensed_room, "_N_TOGETHER", n_together)
+        assert mean_gap(Arranged.of(graph).graph) < mean_gap(graph) / 3
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -11,7 +11,7 @@ The search itself is compiled (graspologic-native), runs on one thread and is de
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import graspologic_native
@@ -22,7 +22,16 @@ from scipy.sparse import csr_array
 from selfsort.errors import invalid
 from selfsort.graph.absorb import LARGE_SHARE
 from selfsort.graph.agglomerate import Agglomeration, agglomerate
-from selfsort.graph.condensed import PER_START, Condensed, condense, modularity, settled, small_communities
+from selfsort.graph.condensed import (
+    PER_START,
+    STARTS_EACH,
+    Arranged,
+    Condensed,
+    condense,
+    modularity,
+    settled,
+    small_communities,
+)
 from selfsort.graph.neighbours import Neighbours
 from selfsort.types import I64
 
@@ -153,7 +162,8 @@ def find_n_communities(
         that were found with at least as many large ones as wanted.
     """
     large_size = LARGE_SHARE * graph.shape[0] / n_clusters if absorb else 1.0
-    condensed = _condensed(graph) if graph.shape[0] > condensed_above else None
+    arranged = Arranged.of(graph) if graph.shape[0] > condensed_above else None
+    condensed = None if arranged is None else _condensed(arranged.graph, n_clusters)
     low, high, resolution = _LOWEST, _HIGHEST, 1.0
     best: Communities | None = None
     for _ in range(_N_BISECTIONS):
@@ -174,14 +184,16 @@ def find_n_communities(
         resolution = float(np.sqrt(low * high))
     if best is None:  # more than can be told apart by their neighbours: begin with single images
         best = Communities(np.arange(graph.shape[0], dtype=np.int64), 0.0, high)
-    elif condensed is not None:
-        best = _settled(graph, best, n_clusters, large_size)
+    elif arranged is not None:
+        best = _settled(arranged.graph, best, n_clusters, large_size)
+        best = replace(best, labels=in_order(arranged.hand_back(best.labels)))
     return agglomerate(graph, best.labels, n_clusters, absorb=absorb, features=features), best
 
 
-def _condensed(graph: csr_array) -> Condensed:
-    """Join the images of small communities."""
-    return condense(graph, small_communities(graph, max(graph.shape[0] / PER_START, 1.0)))
+def _condensed(graph: csr_array, n_clusters: int) -> Condensed:
+    """Join the images of small communities: many for each cluster, and no more however many images there are."""
+    resolution = min(graph.shape[0] / PER_START, STARTS_EACH * n_clusters)
+    return condense(graph, small_communities(graph, max(resolution, 1.0)))
 
 
 def _settled(graph: csr_array, found: Communities, n_clusters: int, large_size: float) -> Communities:

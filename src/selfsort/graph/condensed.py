@@ -7,6 +7,9 @@ its images' arcs, so that the graph has a hundredth of the items and every parti
 same partition of the images has. What Leiden finds there is handed down to the images, and each of them moves to the
 community that it has most arcs to, beyond chance, until (nearly) none wants to.
 
+All of this goes over the arcs again and again. So items are first put in an order in which neighbours are near each
+other: what is looked up for one is still close to the processor for the next.
+
 The compiled search knows no arc from an item to itself. So every item has a twin, joined to it alone, by half of the
 weight inside the item at either end: weight and degrees are then as they should be.
 """
@@ -18,12 +21,16 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.sparse import coo_array, csr_array
 
-from selfsort.graph._kernels.moving import move_items
+from selfsort.graph._kernels.moving import move_items, order_by_reach, rearrange
 from selfsort.types import F64, I64
 
 PER_START = 1000
-"""The resolution of the small communities is one for so many images; they have about a tenth of them."""
+"""The resolution of the small communities is one for so many images; they have about a tenth of them ..."""
+STARTS_EACH = 10
+"""... and at most so much for each cluster that is wanted, which then begins as about 150 of them."""
 
+_N_TOGETHER = 10_000
+"""Items that are put near each other: what is known of them fits the memory closest to the processor."""
 _HARDLY = 0.95
 """Items have come together as far as they will when more than this share of them is left."""
 _N_ROUNDS = 10
@@ -45,6 +52,29 @@ class Condensed:
         """Return what labels (2 P,) of the communities and their twins say of the images."""
         of_images: I64 = labels[: self.graph.shape[0] // 2][self.start]
         return of_images
+
+
+@dataclass(frozen=True, eq=False)
+class Arranged:
+    """A graph whose neighbours are near each other."""
+
+    graph: csr_array
+    order: I64
+    """(N,) which item of the graph it was made from is at each place."""
+
+    @classmethod
+    def of(cls, graph: csr_array) -> Arranged:
+        """Put items that can be reached from each other in few steps together."""
+        order = order_by_reach(graph.indptr, graph.indices, _N_TOGETHER)
+        indices, weights = np.empty(graph.nnz, np.int32), np.empty(graph.nnz)
+        indptr = rearrange(graph.indptr, graph.indices, graph.data, order, indices, weights)
+        return cls(csr_array((weights, indices, indptr), shape=graph.shape), order)
+
+    def hand_back(self, labels: I64) -> I64:
+        """Return labels of the places as those of the items."""
+        of_items = np.empty_like(labels)
+        of_items[self.order] = labels
+        return of_items
 
 
 def small_communities(graph: csr_array, resolution: float) -> I64:

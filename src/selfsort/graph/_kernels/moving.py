@@ -1,4 +1,4 @@
-"""The compiled part of settling images among communities."""
+"""The compiled parts of settling images among communities: an order in which neighbours are near, and the moves."""
 
 from __future__ import annotations
 
@@ -47,3 +47,45 @@ def move_items(
             labels[i] = best
             n_moved += 1
     return n_moved
+
+
+@kernel
+def order_by_reach(indptr: I64, indices: I64, n_together: int) -> I64:
+    """Return all items, those that can be reached from each other in few steps together, so many at a time."""
+    n_items = len(indptr) - 1
+    order, is_placed = np.empty(n_items, dtype=np.int64), np.zeros(n_items, dtype=np.bool_)
+    end = 0
+    for first in range(n_items):
+        if is_placed[first]:
+            continue
+        is_placed[first] = True
+        order[end] = first
+        place, end = end, end + 1
+        last = place + n_together
+        while place < end and end < last:
+            i = order[place]
+            place += 1
+            for arc in range(indptr[i], indptr[i + 1]):
+                j = indices[arc]
+                if not is_placed[j]:
+                    is_placed[j] = True
+                    order[end] = j
+                    end += 1
+    return order
+
+
+@kernel
+def rearrange(indptr: I64, indices: I64, weights: F64, order: I64, new_indices: I64, new_weights: F64) -> I64:
+    """Write the arcs of a graph whose items are put in another order; return where those of each item begin."""
+    n_items = len(order)
+    position, new_indptr = np.empty(n_items, dtype=np.int32), np.zeros(n_items + 1, dtype=np.int64)
+    for place in range(n_items):
+        position[order[place]] = place
+    end = 0
+    for place in range(n_items):
+        for arc in range(indptr[order[place]], indptr[order[place] + 1]):
+            new_indices[end] = position[indices[arc]]
+            new_weights[end] = weights[arc]
+            end += 1
+        new_indptr[place + 1] = end
+    return new_indptr
