@@ -46,7 +46,7 @@ from selfsort.learning.seeds import seeded_init, torch_generator
 from selfsort.learning.trainee import Trainee
 from selfsort.methods._dac_settings import DACConfig, view_policy
 from selfsort.nets.heads import LabelHead
-from selfsort.nets.labelnet import LAYERS, LabelNet, plan_network, restrain
+from selfsort.nets.labelnet import LAYERS, LabelNet, leaking, plan_network, restrain
 from selfsort.nets.norm import batch_statistics
 from selfsort.types import F32, I64, Arrays, Assignment, Clustering, Images, Improvable, Inputs, Method, Snapshot, State
 
@@ -308,7 +308,8 @@ class _Run:
 
     def teaching_loss(self, rows_B: Tensor, labels_B: Tensor) -> Tensor:
         x_BCHW = self.pixels.augmented(rows_B, self.policy, self.moving)
-        return F.cross_entropy(self.net(x_BCHW), labels_B)
+        with leaking(self.net):
+            return F.cross_entropy(self.net(x_BCHW), labels_B)
 
     def retake(self, snapshot: Snapshot) -> Snapshot:
         activations = self.evaluate()

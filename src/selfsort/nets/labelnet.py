@@ -11,7 +11,8 @@ Shape letters: B batch, C channels, H x W pixels, D pooled features, K clusters.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -118,6 +119,36 @@ def restrain(a_BK: Tensor) -> Tensor:
     return F.normalize(torch.exp(a_BK - a_BK.amax(dim=1, keepdim=True)), dim=1)
 
 
+class Cut(nn.ReLU):
+    """A ReLU for the number of a cluster; while `leaking`, some of the gradient passes what it cuts off.
+
+    A cluster whose number is cut off for every image is dead: nothing that is learned can bring it back.
+    """
+
+    leak = 0.0
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Return the input where it is positive, else 0."""
+        cut = F.relu(input)
+        if not self.leak:
+            return cut
+        below = input.clamp(max=0)
+        return cut + self.leak * (below - below.detach())  # nothing is added but the gradient
+
+
+@contextmanager
+def leaking(net: nn.Module, leak: float = 0.1) -> Iterator[None]:
+    """Let this share of the gradient pass all that a network cuts off; what it computes stays the same."""
+    cuts = [module for module in net.modules() if isinstance(module, Cut)]
+    for cut in cuts:
+        cut.leak = leak
+    try:
+        yield
+    finally:
+        for cut in cuts:
+            cut.leak = 0.0
+
+
 class LabelNet(nn.Module):
     """Images in [0, 1] to activations (B, K), the input of softmax and restraint layer."""
 
@@ -131,7 +162,7 @@ class LabelNet(nn.Module):
             layers += _block(channels, block)
             channels = block.channels
         self.body = nn.Sequential(*layers)
-        self.to_maps = nn.Sequential(*_conv(channels, n_clusters, 1), nn.ReLU(inplace=True))
+        self.to_maps = nn.Sequential(*_conv(channels, n_clusters, 1), Cut())
         self.norm = nn.BatchNorm1d(n_clusters) if plan.is_average_normed else nn.Identity()
         self.head = nn.Sequential(*(_head(n_clusters, is_cut_off=plan.is_cut_off) if plan.has_head else ()))
         for module in self.modules():
@@ -178,5 +209,5 @@ def _head(n_clusters: int, *, is_cut_off: bool) -> list[nn.Module]:
         linear = nn.Linear(n_clusters, n_clusters)
         nn.init.eye_(linear.weight)
         nn.init.zeros_(linear.bias)
-        layers += [linear, nn.BatchNorm1d(n_clusters), nn.ReLU(inplace=True) if is_cut else nn.Identity()]
+        layers += [linear, nn.BatchNorm1d(n_clusters), Cut() if is_cut else nn.Identity()]
     return layers
