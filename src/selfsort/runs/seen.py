@@ -76,7 +76,7 @@ def check_list(parts: Sequence[Json], words: Sequence[str]) -> str:
         known = {word.casefold() for word in words} & set(CLASS_WORDS)
         if not known:
             raise InvalidInput(
-                f"{name} knows none of the {len(words)} words of the list. Expected some of: {', '.join(CLASS_WORDS)}. "
+                f"{name} knows no word of the list. Expected some of: {', '.join(CLASS_WORDS)}. "
                 "Use these, or a CLIP or SigLIP model as --encoder, which reads any words."
             )
         return unknown_line(words, known, name)
