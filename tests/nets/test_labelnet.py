@@ -9,7 +9,7 @@ from torch import nn
 from selfsort.errors import InvalidInput
 from selfsort.learning.seeds import seeded_init
 from selfsort.methods.recipes import recipes_of
-from selfsort.nets.labelnet import Arch, Block, Cut, LabelNet, Plan, leaking, plan_network, restrain
+from selfsort.nets.labelnet import Arch, Block, LabelNet, Plan, plan_network, restrain
 
 
 def network(plan: Plan, channels: int = 1, n_clusters: int = 5, mean: list[float] | None = None) -> LabelNet:
@@ -150,33 +150,3 @@ class TestNetwork:
     def test_pooled_features(self) -> None:
         net = network(plan_network(16, 16, "code", 2)).eval()
         assert net.pooled(torch.rand(3, 1, 16, 16)).shape == (3, 4)
-
-
-class TestLeaking:
-    def test_only_the_gradient_of_what_is_cut_off_changes(self) -> None:
-        x = torch.tensor([-2.0, -0.5, 0.0, 3.0], requires_grad=True)
-        cut = Cut()
-        for leak, slope in ((0.0, 0.0), (0.1, 0.1)):
-            with leaking(cut, leak):
-                found = cut(x)
-                (gradient,) = torch.autograd.grad(found.sum(), x)
-            torch.testing.assert_close(found, torch.tensor([0.0, 0.0, 0.0, 3.0]))
-            torch.testing.assert_close(gradient[[0, 1, 3]], torch.tensor([slope, slope, 1.0]))
-        assert cut.leak == 0, "no longer than asked for"
-
-    def test_a_dead_cluster_can_be_taught(self) -> None:
-        """A cluster whose number is cut off for every image learns only from what leaks."""
-        x, labels = torch.rand(32, 1, 16, 16), torch.arange(32) % 4
-        risen = []
-        for leak in (0.0, 0.1):
-            torch.manual_seed(0)
-            net = network(plan_network(16, 16, "code", 2))
-            norm = net.head[-2]
-            assert isinstance(norm, nn.BatchNorm1d)
-            with torch.no_grad():
-                norm.bias[0] = -10
-            with leaking(net, leak):
-                (gradient,) = torch.autograd.grad(F.cross_entropy(net(x), labels), norm.bias)
-            risen.append(-float(gradient[0]))
-        assert risen[0] == 0
-        assert risen[1] > 0

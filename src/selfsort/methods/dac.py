@@ -45,8 +45,9 @@ from selfsort.learning.finetune import train_along
 from selfsort.learning.seeds import seeded_init, torch_generator
 from selfsort.learning.trainee import Trainee
 from selfsort.methods._dac_settings import DACConfig, view_policy
+from selfsort.nets.cut import leaking
 from selfsort.nets.heads import LabelHead
-from selfsort.nets.labelnet import LAYERS, LabelNet, leaking, plan_network, restrain
+from selfsort.nets.labelnet import LAYERS, LabelNet, plan_network, restrain
 from selfsort.nets.norm import batch_statistics
 from selfsort.types import F32, I64, Arrays, Assignment, Clustering, Images, Improvable, Inputs, Method, Snapshot, State
 

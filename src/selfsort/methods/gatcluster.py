@@ -45,6 +45,7 @@ from selfsort.learning.seeds import derive_seed, seeded_init, torch_generator
 from selfsort.learning.trainee import Trainee
 from selfsort.methods._gatcluster_settings import GATClusterConfig, view_policy
 from selfsort.nets.attention import GATNet, LabelPath, Plan, Prepare, plan_network
+from selfsort.nets.cut import leaking
 from selfsort.nets.norm import batch_statistics, refresh_statistics
 from selfsort.types import (
     F32,
@@ -416,8 +417,10 @@ class _Run:
         return derive_seed(self.seed, stream)
 
     def teaching_loss(self, rows_B: Tensor, labels_B: Tensor) -> Tensor:
-        both = [found for found in self.net(self.augmented(rows_B)) if found is not None]
-        return torch.stack([F.nll_loss(found.clamp(min=_EPS).log(), labels_B) for found in both]).sum()
+        with leaking(self.net):
+            both = [found for found in self.net(self.augmented(rows_B)) if found is not None]
+        # Not _EPS: who is surely wrong has the most to learn, and what is clamped has no gradient.
+        return torch.stack([F.nll_loss(found.clamp(min=1e-30).log(), labels_B) for found in both]).sum()
 
     def retake(self, snapshot: Snapshot) -> Snapshot:
         self.refresh()

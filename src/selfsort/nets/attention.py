@@ -19,6 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from selfsort.errors import invalid
+from selfsort.nets.cut import Cut
 from selfsort.nets.norm import standardised
 
 Arch = Literal["auto", "stl", "dog-96", "dog-128", "cifar", "small"]
@@ -195,10 +196,11 @@ class Head(nn.Module):
     def __init__(self, n_clusters: int) -> None:
         super().__init__()
         self.first, self.second = nn.Linear(n_clusters, n_clusters), nn.Linear(n_clusters, n_clusters)
+        self.cut = Cut()
 
     def forward(self, x_BK: Tensor) -> Tensor:
         """Return probabilities (B, K)."""
-        return F.softmax(self.second(F.relu(self.first(x_BK))), dim=1)
+        return F.softmax(self.second(self.cut(self.first(x_BK))), dim=1)
 
 
 class PrintedHead(nn.Module):
@@ -211,11 +213,12 @@ class PrintedHead(nn.Module):
         super().__init__()
         sizes = (PRINTED_CHANNELS, n_clusters, n_clusters, n_clusters)
         self.layers = nn.ModuleList(nn.Linear(sizes[i], sizes[i + 1]) for i in range(3))
+        self.cut = Cut()
 
     def forward(self, x_BD: Tensor) -> Tensor:
         """Return probabilities (B, K)."""
         for layer in self.layers[:2]:
-            x_BD = F.relu(layer(x_BD))
+            x_BD = self.cut(layer(x_BD))
         return F.softmax(self.layers[2](x_BD), dim=1)
 
 

@@ -11,8 +11,7 @@ Shape letters: B batch, C channels, H x W pixels, D pooled features, K clusters.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -21,6 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from selfsort.errors import invalid
+from selfsort.nets.cut import Cut
 
 Arch = Literal["code", "code-cifar", "code-cifar2", "code-stl", "code-dog", "paper"]
 
@@ -117,36 +117,6 @@ def _doubled(block: Block, n: int) -> tuple[Block, ...]:
 def restrain(a_BK: Tensor) -> Tensor:
     """The restraint layer: exp, then unit length. Equal to softmax followed by L2 normalisation."""
     return F.normalize(torch.exp(a_BK - a_BK.amax(dim=1, keepdim=True)), dim=1)
-
-
-class Cut(nn.ReLU):
-    """A ReLU for the number of a cluster; while `leaking`, some of the gradient passes what it cuts off.
-
-    A cluster whose number is cut off for every image is dead: nothing that is learned can bring it back.
-    """
-
-    leak = 0.0
-
-    def forward(self, input: Tensor) -> Tensor:
-        """Return the input where it is positive, else 0."""
-        cut = F.relu(input)
-        if not self.leak:
-            return cut
-        below = input.clamp(max=0)
-        return cut + self.leak * (below - below.detach())  # nothing is added but the gradient
-
-
-@contextmanager
-def leaking(net: nn.Module, leak: float = 0.1) -> Iterator[None]:
-    """Let this share of the gradient pass all that a network cuts off; what it computes stays the same."""
-    cuts = [module for module in net.modules() if isinstance(module, Cut)]
-    for cut in cuts:
-        cut.leak = leak
-    try:
-        yield
-    finally:
-        for cut in cuts:
-            cut.leak = 0.0
 
 
 class LabelNet(nn.Module):
