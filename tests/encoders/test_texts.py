@@ -112,10 +112,47 @@ class TestWithout:
         with pytest.raises(InvalidInput, match="Expected the one that came with the model"):
             open_texts(tmp_path / "clip", CPU)
 
+    @pytest.mark.parametrize(
+        "change",
+        [
+            {"vocab": {"a": 10**6, "<unknown>": 3}},  # numbers that the model has no row for
+            {"unk_token": "nowhere"},
+            {"vocab": {}},
+            {"type": "BPE", "merges": [], "vocab": {"a": 0}},
+        ],
+        ids=str,
+    )
+    def test_tokens_that_the_model_does_not_have(self, change: dict[str, Any], tmp_path: Path) -> None:
+        save_with_words("clip", tmp_path / "clip", WORDS)
+        path = tmp_path / "clip" / "tokenizer.json"
+        content = json.loads(path.read_text(encoding="utf-8"))
+        content["model"] |= change
+        path.write_text(json.dumps(content | {"added_tokens": []}), encoding="utf-8")
+        with pytest.raises(InvalidInput, match="text tower of clip cannot be used"):
+            open_texts(tmp_path / "clip", CPU).embeddings(["a strange word"])
+
+    def test_a_tokenizer_that_breaks_its_library(self, tmp_path: Path) -> None:
+        save_with_words("clip", tmp_path / "clip", WORDS)
+        path = tmp_path / "clip" / "tokenizer.json"
+        content = json.loads(path.read_text(encoding="utf-8"))
+        content["post_processor"]["special_tokens"] = {}  # what stands before and after a text is not among them
+        path.write_text(json.dumps(content), encoding="utf-8")
+        with pytest.raises(InvalidInput, match="text tower of clip cannot be used"):
+            open_texts(tmp_path / "clip", CPU).embeddings(["dogs"])
+
+    def test_weights_that_are_no_numbers(self, tmp_path: Path) -> None:
+        save_with_words("clip", tmp_path / "clip", WORDS)
+        path = tmp_path / "clip" / "model.safetensors"
+        tensors = load_file(path)
+        tensors["text_projection.weight"].fill_(float("nan"))
+        save_file(tensors, path, metadata={"format": "pt"})
+        with pytest.raises(InvalidInput, match="gave values that are no numbers"):
+            open_texts(tmp_path / "clip", CPU).embeddings(["dogs"])
+
     def test_settings_that_do_not_fit(self, tmp_path: Path) -> None:
         save_with_words("clip", tmp_path / "clip", WORDS)
         config = tmp_path / "clip" / "config.json"
         text = json.loads(config.read_text(encoding="utf-8"))["text_config"]
         rewrite(config, text_config=text | {"hidden_size": 32})
-        with pytest.raises(InvalidInput, match="text tower of clip cannot be built"):
+        with pytest.raises(InvalidInput, match="text tower of clip cannot be used"):
             open_texts(tmp_path / "clip", CPU)

@@ -10,7 +10,8 @@ Shape letters: N pictures, W texts, D features, T tokens.
 from __future__ import annotations
 
 import string
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -29,7 +30,7 @@ from selfsort.encoders._hub import (
     require_transformers,
 )
 from selfsort.encoders._towers import build_model
-from selfsort.errors import InvalidInput, MissingData
+from selfsort.errors import InvalidInput, MissingData, SelfsortError
 from selfsort.progress import track
 from selfsort.types import F32
 
@@ -101,11 +102,17 @@ class TextTower:
         found = []
         blocks = [texts[start : start + _BATCH] for start in range(0, len(texts), _BATCH)]
         for block in track(blocks, "reading words", len(texts), weigh=len):
-            ids_WT = torch.tensor([encoding.ids for encoding in self.tokenizer.encode_batch(self._written(block))])
-            with torch.inference_mode():
+            with _whole(self.name), torch.inference_mode():
+                ids_WT = torch.tensor([encoding.ids for encoding in self.tokenizer.encode_batch(self._written(block))])
                 output = self.model(input_ids=ids_WT.to(self.device), return_dict=True)
             found.append(getattr(output, self.family.output).cpu().numpy())
-        return _unit(np.concatenate(found))
+        embeddings = np.concatenate(found)
+        if not np.isfinite(embeddings).all():
+            raise InvalidInput(
+                f"the text tower of {self.name} gave values that are no numbers. Expected finite ones. "
+                "Download it again."
+            )
+        return _unit(embeddings)
 
     def likely(self, pictures_ND: F32, texts_WD: F32) -> F32:
         """Return how likely (N, W) each text belongs to each picture, given the embeddings of both."""
@@ -155,19 +162,28 @@ def open_texts(folder_or_name: Path | str, device: torch.device) -> TextTower:
             f"the weights of {folder.name} hold no text tower. Expected those of a whole CLIP or SigLIP model, not of "
             "its image tower alone. Take the whole model."
         )
-    try:
-        with quiet(transformers):
-            model = build_model(transformers, family.model, settings, tensors).to(device)
+    with _whole(folder.name), quiet(transformers):
+        model = build_model(transformers, family.model, settings, tensors).to(device)
         tokenizer = _tokenizer(folder, family, model.config)
-    except (InvalidInput, MissingData):
-        raise
-    except Exception as error:
-        raise InvalidInput(
-            f"the text tower of {folder.name} cannot be built: {first_line(error)}. Expected the files of one model. "
-            "Download it again."
-        ) from None
     shift = 0.0 if bias is None else float(bias.reshape(-1)[0])
     return TextTower(folder.name, family, tokenizer, model, float(scale.exp()), shift, device)
+
+
+@contextmanager
+def _whole(name: str) -> Iterator[None]:
+    """Say of files that do not belong together that they do not: two libraries have many words for it."""
+    try:
+        yield
+    except SelfsortError:
+        raise
+    except BaseException as error:
+        # What fails inside the tokenizer's own library is no Exception, and has no name that could be imported.
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        raise InvalidInput(
+            f"the text tower of {name} cannot be used: {first_line(error)}. Expected the files of one model, its "
+            f"{TOKENIZER} among them. Download it again."
+        ) from None
 
 
 def _tokenizer(folder: ModelFolder, family: TextFamily, config: Any) -> Any:
