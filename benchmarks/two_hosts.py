@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import numpy as np
 from benchmarks.stream import make_tar
@@ -203,30 +204,29 @@ def _jobs(folder: Path) -> list[tuple[str, list[str], Moment]]:
     ]
 
 
-def speed() -> None:
-    """Print how much less the slower of two processes has to do than one alone, and how much sooner both are done."""
+def speed(repeats: int) -> None:
+    """Print how much sooner two processes are done than one, and how long the processor works for each of them."""
     for what in ("encode", "search"):
-        walls, works = [], []
-        for _ in range(REPEATS):
-            one, two = (_timed(what, n) for n in (1, 2))
-            walls.append(one["wall"] / two["wall"])
-            works.append(one["work"] / two["work"])
-        print(json.dumps({"stage": what, "sooner": round(median(walls), 2), "less work": round(median(works), 2)}))
+        pairs = [(_timed(what, 1), _timed(what, 2)) for _ in range(repeats)]
+        # The run with the least work was disturbed least.
+        (alone,), (first, second) = (min((pair[n]["work"] for pair in pairs), key=max) for n in (0, 1))
+        sooner = median(one["wall"] / two["wall"] for one, two in pairs)
+        told = {"speed": what, "alone": alone, "first": first, "second": second, "sooner": round(sooner, 2)}
+        print(json.dumps({**told, "less work": round(alone / max(first, second), 2)}), flush=True)
 
 
-def _timed(what: str, n_processes: int) -> dict[str, float]:
+def _timed(what: str, n_processes: int) -> dict[str, Any]:
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(n_processes)]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]), "OMP_NUM_THREADS": "1"}
     command += ["-m", "benchmarks.two_hosts", "job", what]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, check=True)
-    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found
 
 
 def job(what: str) -> None:
-    """Do one thing in as many processes as there are, and print how long it took and how much the busiest worked."""
+    """Do one thing in as many processes as there are, and print how long it took and how much each has worked."""
     import torch
-    import torch.distributed as dist
 
     from selfsort import distributed
     from selfsort.encoders.encode import plain_features
@@ -249,12 +249,10 @@ def job(what: str) -> None:
         distributed.agree(None)
         began, worked = time.monotonic(), time.process_time()
         run()
-        worked = time.process_time() - worked
-        most = torch.tensor([worked], dtype=torch.float64)
-        if distributed.world_size() > 1:
-            dist.all_reduce(most, op=dist.ReduceOp.MAX)
+        worked, took = time.process_time() - worked, time.monotonic() - began
+        of_each = distributed.gather_rows(torch.tensor([worked], dtype=torch.float64)).tolist()
         if distributed.is_main():
-            print(json.dumps({"wall": time.monotonic() - began, "work": float(most)}))
+            print(json.dumps({"wall": took, "work": [round(seconds, 2) for seconds in of_each]}))
 
 
 if __name__ == "__main__":
@@ -263,4 +261,4 @@ if __name__ == "__main__":
     elif sys.argv[1] == "hosts":
         hosts(sys.argv[2:])
     else:
-        speed()
+        speed(int(sys.argv[2]) if len(sys.argv) > 2 else REPEATS)

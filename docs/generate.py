@@ -238,6 +238,26 @@ def others_measured() -> str:
     return _table(["on the same features", "images", "seconds", "peak GB", "clusters", "ACC"], rows)
 
 
+def memory_measured() -> str:
+    """Return what runs of large sources took at most, beside what they were allowed."""
+    rows = [
+        [one["memory"], one["budget"], f"{one['resident_mb']:,} MB", f"{one['anonymous_mb']:,} MB"]
+        for one in _records("scale")
+        if "memory" in one
+    ]
+    return _table(["source", "`--memory`", "most resident", "of it without a file behind"], rows)
+
+
+def processes_measured() -> str:
+    """Return how two processes share the work of one."""
+    rows = [
+        [one["speed"], f"{one['alone']} s", f"{one['first']} s and {one['second']} s", one["less work"], one["remark"]]
+        for one in _records("scale")
+        if "speed" in one
+    ]
+    return _table(["stage", "one process", "each of two", "less work", ""], rows)
+
+
 def a_billion() -> str:
     """Return what each stage would take for a billion images, from the largest number that was measured."""
     last = max((one for one in _records("scale") if "stages" in one), key=lambda one: int(one["n"]))
@@ -290,7 +310,9 @@ RECORDED = {
     "duplicates": duplicates_found,
     "scale-billion": a_billion,
     "scale-engines": engines_measured,
+    "scale-memory": memory_measured,
     "scale-others": others_measured,
+    "scale-processes": processes_measured,
     "scale-stages": stages_measured,
     "trust": reliability,
     "trust-clusterings": clusterings_judged,

@@ -16,16 +16,15 @@ from selfsort.runs.folder import RunFolder
 FIT = """
 import json, sys
 from pathlib import Path
-import sklearn.cluster, torch, graspologic_native, selfsort.runs.launch  # what every fit has to load
 from selfsort.cli.main import main
-def peak():
-    return int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0]) // 1024
-before = peak()
 try:
     main()
 finally:
-    print(json.dumps({"grown": peak() - before}), file=sys.stderr)
+    peak = int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0]) * 1024 // 10**6
+    print(json.dumps({"peak": peak}), file=sys.stderr)
 """
+BESIDE = 1000
+"""Megabytes that a run may take beyond its budget, whatever the number of images; half of them are libraries."""
 
 
 @pytest.mark.slow
@@ -36,7 +35,7 @@ def test_kmeans_on_pixels_keeps_within_its_budget(tmp_path: Path) -> None:
     truth = draw.integers(0, 4, 5000)
     images = kinds[truth] + draw.integers(0, 100, (5000, 1, 1, 3), dtype=np.uint8)
     np.savez(tmp_path / "many.npz", images=images, labels=truth)  # 96 MB, and 384 MB as floats
-    grown = {}
+    peaks = {}
     for memory in ("4G", "20M"):
         words = ["fit", "many.npz", "--clusters", "4", "--method", "kmeans", "--encoder", "none", "--memory", memory]
         done = subprocess.run(
@@ -48,10 +47,10 @@ def test_kmeans_on_pixels_keeps_within_its_budget(tmp_path: Path) -> None:
             check=False,
         )
         assert done.returncode == 0, done.stderr
-        grown[memory] = json.loads(done.stderr.splitlines()[-1])["grown"]
-    # The judges' own rows take 300 MB, and k-means on them as much again.
-    assert grown["20M"] < 20 + 850
-    assert grown["4G"] > grown["20M"] + 100, "or there was nothing to save"
-    tables = [RunFolder.open(tmp_path / memory).label_table() for memory in grown]
+        peaks[memory] = json.loads(done.stderr.splitlines()[-1])["peak"]
+    print(peaks)
+    assert peaks["20M"] < 20 + BESIDE
+    assert peaks["4G"] > 20 + BESIDE, "or there was nothing to save"
+    tables = [RunFolder.open(tmp_path / memory).label_table() for memory in peaks]
     pairs = set(zip(*(table.labels.tolist() for table in tables), strict=True))
     assert len(pairs) == 4
