@@ -278,7 +278,7 @@ _GAT: tuple[Recipe, ...] = (
             **_GAT_CPU,
             "m2": 128,
             "lr": 0.002,
-            "iterations": 150,
+            "iterations": 50,
             "eval_every": 25,
             "improve.warm_start": True,
             "improve.regroup_every": 25,
