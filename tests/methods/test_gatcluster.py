@@ -35,7 +35,7 @@ from selfsort.methods.gatcluster import (
     view_policy,
 )
 from selfsort.metrics.external import accuracy
-from selfsort.nets.attention import LabelPath
+from selfsort.nets.attention import Head, LabelPath
 from selfsort.nets.norm import batch_statistics
 from selfsort.types import Clustering, Images, Snapshot, State
 
@@ -398,6 +398,18 @@ class TestPool:
         epoch = torch.cat([run.large_batch(i) for i in range(3)])
         assert sorted(epoch.tolist()) == list(range(60))
         assert not torch.equal(run.large_batch(0), run.large_batch(3))
+
+    def test_who_is_surely_wrong_is_taught_most(self, pictures: Images) -> None:
+        run = _Run(pictures, QUICK, CPU, seed=0)
+        run.begin_teaching()
+        head = run.net.label_head
+        assert isinstance(head, Head)
+        with torch.no_grad():
+            head.second.weight.zero_()
+            head.second.bias.copy_(torch.tensor([30.0, 0.0, 0.0, 0.0]))
+        loss = run.teaching_loss(torch.arange(8), torch.ones(8, dtype=torch.int64))
+        (gradient,) = torch.autograd.grad(loss, head.second.bias)
+        assert float(gradient[1]) == pytest.approx(-1, abs=1e-3), "of the label that all should get"
 
     def test_small_batches_repeat_the_pool(self, pictures: Images) -> None:
         run = _Run(pictures, replace(QUICK, m2=25, repeats=3), CPU, seed=0)
