@@ -8,6 +8,7 @@ from sklearn.cluster import KMeans
 from selfsort.classic.kmeans import KMeansConfig, cluster, kmeans
 from selfsort.data.store import limit_memory
 from selfsort.errors import InvalidInput
+from selfsort.types import F32
 
 CPU = torch.device("cpu")
 
@@ -73,9 +74,14 @@ def test_more_than_the_memory_holds_is_clustered_in_blocks(monkeypatch: pytest.M
 
 def test_the_copies_of_the_library_count(monkeypatch: pytest.MonkeyPatch) -> None:
     x = np.random.default_rng(0).standard_normal((3000, 8)).astype(np.float32)
-    given = []
+    given: list[int] = []
     fit = KMeans.fit
-    monkeypatch.setattr(KMeans, "fit", lambda self, rows: (given.append(len(rows)), fit(self, rows))[1])
+
+    def spy(self: KMeans, rows: F32) -> KMeans:
+        given.append(len(rows))
+        return fit(self, rows)
+
+    monkeypatch.setattr(KMeans, "fit", spy)
     try:
         for n_copies in (2, 4):
             limit_memory(n_copies * x.nbytes)

@@ -65,7 +65,7 @@ def test_batches_of_a_mapped_file_are_those_of_an_array(monkeypatch: pytest.Monk
     held = np.random.default_rng(0).integers(0, 256, (40, 5, 5, 1), dtype=np.uint8)
     mapped, _ = store.allocate(held.shape, 0)
     mapped[...] = held
-    forgotten = []
+    forgotten: list[object] = []
     monkeypatch.setattr(store, "forget", forgotten.append)
     idx = torch.randperm(40)
     for batch in (idx[:3], idx, torch.arange(4)):
