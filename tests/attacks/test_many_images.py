@@ -48,7 +48,6 @@ def test_kmeans_on_pixels_keeps_within_its_budget(tmp_path: Path) -> None:
         )
         assert done.returncode == 0, done.stderr
         peaks[memory] = json.loads(done.stderr.splitlines()[-1])["peak"]
-    print(peaks)
     assert peaks["20M"] < 20 + BESIDE
     assert peaks["4G"] > 20 + BESIDE, "or there was nothing to save"
     tables = [RunFolder.open(tmp_path / memory).label_table() for memory in peaks]

@@ -212,3 +212,14 @@ def test_the_default_precision_of_torch_does_not_matter() -> None:
     for a, b in zip(found, wanted, strict=True):
         np.testing.assert_array_equal(a.idx, b.idx)
         np.testing.assert_array_equal(a.sq_dist, b.sq_dist)
+
+
+@pytest.mark.parametrize("n_processes", [1, 2, 3])
+def test_processes_have_about_as_many_pairs(n_processes: int) -> None:
+    n_items = 12_000
+    n_block = n_items // (knn._N_TURNS * n_processes)
+    shapes = [(start, n_block, n_items - start) for start in range(0, n_items, n_block)]
+    shares = [knn._turns_of(shapes, rank, n_processes) for rank in range(n_processes)]
+    assert sorted(shape for share in shares for shape in share) == shapes
+    pairs = [sum(n_rows * n_cols for _, n_rows, n_cols in share) for share in shares]
+    assert max(pairs) < 1.01 * min(pairs)

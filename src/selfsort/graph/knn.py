@@ -32,6 +32,8 @@ __all__ = ["Neighbours", "as_table", "in_threads", "nearest_neighbours"]
 
 # Candidates beyond K that the rough search hands to the exact one.
 _N_SPARE = 8
+# Blocks of each of several processes.
+_N_TURNS = 8
 # Rows whose candidates the processes exchange at once.
 _N_TOGETHER = 65_536
 
@@ -145,10 +147,12 @@ def _candidates_by_pairs(search: _Search, n_candidates: int, *, is_shared: bool 
     half_sq = (_squares(search.features) / 2).astype(np.float32)
     features_ND = torch.from_numpy(search.features)
     n_block = search.n_block(n_items)
+    if is_shared and distributed.world_size() > 1:
+        n_block = min(n_block, -(-n_items // (_N_TURNS * distributed.world_size())))
     buffer = torch.empty(n_block * n_items, dtype=torch.float32)
     shapes = [(start, min(n_block, n_items - start), n_items - start) for start in range(0, n_items, n_block)]
     if is_shared:
-        shapes = shapes[distributed.rank() :: distributed.world_size()]
+        shapes = _turns_of(shapes, distributed.rank(), distributed.world_size())
     n_pairs = sum(n_rows * n_cols for _, n_rows, n_cols in shapes)
     for start, n_rows, n_cols in track(shapes, "nearest neighbours", n_pairs, lambda shape: shape[1] * shape[2]):
         product = buffer[: n_rows * n_cols].view(n_rows, n_cols)
@@ -160,6 +164,12 @@ def _candidates_by_pairs(search: _Search, n_candidates: int, *, is_shared: bool 
         _put_together(idx, rough)
         worst = rough[:, -1]
     return idx, 2 * (worst.astype(np.float64) + half_sq)
+
+
+def _turns_of(shapes: list[tuple[int, int, int]], rank: int, n_processes: int) -> list[tuple[int, int, int]]:
+    """Deal out blocks that grow smaller: there and back again, so that everyone has about as many pairs."""
+    turns = (*range(n_processes), *reversed(range(n_processes)))
+    return [shape for place, shape in enumerate(shapes) if turns[place % len(turns)] == rank]
 
 
 def _put_together(idx: I64, rough: F32) -> None:
