@@ -135,6 +135,6 @@ def test_rows_from_all_over_a_file_are_taken_a_few_at_a_time(monkeypatch: pytest
 
 def test_a_sample_of_wide_rows_is_small() -> None:
     assert store.n_held(np.zeros((1, 160), np.float32), 4000) == 4000
-    assert store.n_held(np.zeros((1, 96 * 96 * 3), np.float32), 4000) == 2427
+    assert store.n_held(np.zeros((1, 96 * 96 * 3), np.float32), 4000) == 1213
     assert store.n_held(np.zeros((1, 1024 * 1024), np.float32), 4000) == 500
     assert store.n_held(np.zeros((0, 160), np.float32), 4000) == 4000

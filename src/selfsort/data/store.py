@@ -31,7 +31,7 @@ _LARGEST_FILE = 1 << 62
 _BLOCK = bytes(1 << 20)
 _PASS_BYTES = 1 << 26
 """What a pass over an array holds at a time."""
-_HELD_BYTES, _FEWEST_HELD = 1 << 28, 500
+_HELD_BYTES, _FEWEST_HELD = 1 << 27, 500
 """What a sample of rows may take beside the budget, and how many it has however wide they are."""
 _MAPPED_FOR_ONE = 1 << 22
 """What a system may map of a file to read one row of it: large pages, and it may lie across two."""
