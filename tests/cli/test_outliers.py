@@ -91,7 +91,7 @@ def test_the_report_names_them(selfsort: Command, run: Path) -> None:
     assert selfsort("report", run, "--figures", "figures").code == 0
     page = (run / "report.html").read_text()
     assert "</i>Outliers</h3>" in page
-    assert "</i>outliers</button>" in page
+    assert "</i>Outliers</button>" in page
     assert "Images that belong nowhere are a group of their own: 5 outliers." in page
     assert "<dt>outliers</dt><dd>5</dd>" in page
     assert "<dt>clusters</dt><dd>3</dd>" in page

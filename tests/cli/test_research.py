@@ -27,7 +27,7 @@ def test_tables_are_listed(selfsort: Command) -> None:
     listed = json.loads(selfsort("bench", "--json").out)["tables"]
     states = {table["name"]: table["state"] for table in listed}
     assert states.keys() >= TABLES.keys()
-    assert states["classic"] == "none of 168 combinations measured yet."
+    assert states["classic"] == "none of 196 combinations measured yet."
 
 
 def test_a_cell_is_measured_once_and_shown(selfsort: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

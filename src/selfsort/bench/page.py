@@ -169,7 +169,7 @@ def progress(table: Table, summaries: Sequence[Summary]) -> str:
     """Say how much of a table there is.
 
     >>> progress(TABLES["classic"], summarise(TABLES["classic"], {}))
-    'none of 168 combinations measured yet.'
+    'none of 196 combinations measured yet.'
     """
     n_done = sum(bool(summary.records) or summary.refused is not None for summary in summaries)
     said = "all" if n_done == len(summaries) else f"{n_done or 'none'} of"
