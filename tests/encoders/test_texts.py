@@ -95,7 +95,8 @@ class TestWithout:
         path = tmp_path / "clip" / "model.safetensors"
         kept = {key: value for key, value in load_file(path).items() if not key.startswith(("text", "logit"))}
         save_file(kept, path, metadata={"format": "pt"})
-        with pytest.raises(InvalidInput, match="hold no text tower"):
+        assert why_without_texts(tmp_path / "clip") == "the weights of clip hold no text tower"
+        with pytest.raises(MissingData, match="hold no text tower"):
             open_texts(tmp_path / "clip", CPU)
 
     @pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"version": "1.0", "model": {"type": "BPE"}}'])

@@ -74,20 +74,34 @@ class ModelFolder:
 
     def tensors(self, *, of_texts: bool = False) -> dict[str, Tensor]:
         """Read the weights: those of the tower for texts, or all others."""
-        from safetensors import SafetensorError, safe_open
-
         found: dict[str, Tensor] = {}
         for path in self.weights:
-            try:
-                with safe_open(path, framework="pt") as file:
-                    keys = [key for key in file.keys() if key.startswith(TEXT) == of_texts]  # noqa: SIM118
-                    found |= {key: file.get_tensor(key) for key in keys}
-            except (SafetensorError, OSError, ValueError) as error:
-                raise InvalidInput(
-                    f"{path.name} cannot be read: {first_line(error)}. Expected a whole safetensors file. "
-                    "Download it again."
-                ) from None
+            with _weights_of(path) as file:
+                keys = [key for key in file.keys() if key.startswith(TEXT) == of_texts]  # noqa: SIM118
+                found |= {key: file.get_tensor(key) for key in keys}
         return found
+
+    def has_texts(self) -> bool:
+        """Say whether there are weights of a tower for texts; none is read."""
+        for path in self.weights:
+            with _weights_of(path) as file:
+                if any(key.startswith(TEXT) for key in file.keys()):  # noqa: SIM118
+                    return True
+        return False
+
+
+@contextmanager
+def _weights_of(path: Path) -> Iterator[Any]:
+    """Open a file of weights; what breaks while it is read is said of the file."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="pt") as file:
+            yield file
+    except (SafetensorError, OSError, ValueError) as error:
+        raise InvalidInput(
+            f"{path.name} cannot be read: {first_line(error)}. Expected a whole safetensors file. Download it again."
+        ) from None
 
 
 def open_folder(folder_or_name: Path | str, *, may_fetch: bool) -> ModelFolder:

@@ -145,7 +145,7 @@ def why_without_texts(folder_or_name: Path | str) -> str:
         return f"{folder.name} is of the type {folder.config.get('model_type')!r}, which knows no texts"
     if not (folder.path / TOKENIZER).is_file():
         return f"the folder of {folder.name} has no {TOKENIZER}, which cuts texts into what it reads"
-    return ""
+    return "" if folder.has_texts() else f"the weights of {folder.name} hold no text tower"
 
 
 def open_texts(folder_or_name: Path | str, device: torch.device) -> TextTower:
