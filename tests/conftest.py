@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,13 +16,23 @@ from PIL import Image
 
 from selfsort.data.synthetic import shapes
 
+_CACHE = tempfile.TemporaryDirectory(prefix="selfsort-tests-")
+
 
 def pytest_configure() -> None:
     """Wait for no disk: a run asks for each of its files to be brought there, tens of thousands of times in all tests.
 
-    What a loss of power leaves behind is found out by tests/killing.py, in processes of its own.
+    What a loss of power leaves behind is found out by tests/killing.py, in processes of its own. And keep features in a
+    folder that goes with the tests, the same for all their processes: those of the person who runs them are not ours.
     """
     setattr(os, "fsync", lambda handle: None)  # noqa: B010 (as a plain assignment it is a type error)
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        os.environ["SELFSORT_CACHE"] = _CACHE.name
+
+
+def pytest_unconfigure() -> None:
+    """Take the kept features away."""
+    _CACHE.cleanup()
 
 
 def write_photos(folder: Path, n_per_class: int = 6, seed: int = 0) -> Path:
