@@ -16,12 +16,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from safetensors.numpy import save
 from tests.tiny_run import CONFIG, NAMES, RESULT, SOFT, files_of, fill, read_everything
 
-import selfsort.runs.folder
+import selfsort.runs.files
 from selfsort.errors import CannotWrite, InvalidInput, MissingData
-from selfsort.runs.folder import RunFolder, Thumbnails, _save_tensors, label_csv, write_whole
+from selfsort.runs.folder import RunFolder, Thumbnails
+from selfsort.runs.table import label_csv
 from selfsort.types import State
 
 
@@ -183,13 +183,6 @@ def test_an_interrupt_while_writing_leaves_nothing_either(run: RunFolder, monkey
     assert files_of(run.path) == before
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs the device that is always full")
-def test_a_really_full_device_is_reported(tmp_path: Path) -> None:
-    with pytest.raises(CannotWrite, match="No space left on device"):
-        write_whole(Path("/dev/full"), lambda file: file.write(b"x" * 100_000))
-    assert not Path("/dev/full").is_file()
-
-
 def test_a_torn_write_of_an_event_is_taken_back(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     before = (run.path / "events.jsonl").read_bytes()
 
@@ -205,18 +198,6 @@ def test_a_torn_write_of_an_event_is_taken_back(run: RunFolder, monkeypatch: pyt
     assert (run.path / "events.jsonl").read_bytes() == before
 
 
-def test_a_pipe_is_written_to_and_not_replaced(tmp_path: Path) -> None:
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
-    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
-    try:
-        write_whole(pipe, lambda file: file.write(b"labels"))
-        assert os.read(reader, 100) == b"labels"
-    finally:
-        os.close(reader)
-    assert pipe.is_fifo()
-
-
 def test_files_get_the_usual_permissions(tmp_path: Path) -> None:
     previous = os.umask(0o027)
     try:
@@ -224,14 +205,6 @@ def test_files_get_the_usual_permissions(tmp_path: Path) -> None:
     finally:
         os.umask(previous)
     assert (run.path / "config.json").stat().st_mode & 0o777 == 0o640
-
-
-def test_a_file_in_a_place_that_cannot_be_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    for path in (tmp_path / "file" / "labels.csv", tmp_path / ("x" * 300), tmp_path):
-        with pytest.raises(CannotWrite, match=r"could not be written"):
-            write_whole(path, lambda file: file.write(b""))
-    assert files_of(tmp_path) == {"file": b""}
 
 
 # --- creating ------------------------------------------------------------------------------------------------
@@ -476,24 +449,16 @@ def test_a_run_that_another_process_has_finished_meanwhile_is_refused(run: RunFo
 
 def test_a_lock_that_was_removed_keeps_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another process took its new run back between our opening of the lock and our taking it."""
-    run, late = RunFolder.create(tmp_path / "run", CONFIG), selfsort.runs.folder._lock
+    run, late = RunFolder.create(tmp_path / "run", CONFIG), selfsort.runs.files.take_lock
 
     def removed(file: Any) -> bool:
         run.discard()
         (run.path / "resume" / "lock").unlink()
         return late(file)
 
-    monkeypatch.setattr("selfsort.runs.folder._lock", removed)
+    monkeypatch.setattr("selfsort.runs.files.take_lock", removed)
     with pytest.raises(InvalidInput, match="another process is working on"):
         RunFolder.open(run.path).held().__enter__()
-
-
-def test_names_are_brought_to_the_disk_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    synced: list[int] = []
-    monkeypatch.setattr("os.fsync", lambda handle: synced.append(os.fstat(handle).st_ino))
-    file = tmp_path / "a" / "b" / "file"
-    write_whole(file, lambda opened: opened.write(b"x"))
-    assert synced == [path.stat().st_ino for path in (tmp_path / "a", tmp_path, file, file.parent)]
 
 
 def test_many_features_are_kept_at_half_precision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -505,21 +470,6 @@ def test_many_features_are_kept_at_half_precision(tmp_path: Path, monkeypatch: p
     large = replace(RESULT, features=RESULT.features + 1e5)
     run.save_result(large, NAMES)
     np.testing.assert_array_equal(run.result().features, large.features)
-
-
-def test_tensors_are_written_as_the_library_does(tmp_path: Path) -> None:
-    draw = np.random.default_rng(0)
-    kinds = ["<f4", "<f2", "<f8", "|u1", "|b1", "<i8", "<i4", "|i1", "<u8", "<u4", "<u2", "<i2"]
-    for _ in range(20):
-        arrays = {
-            f"{name}é": draw.integers(0, 2, draw.integers(1, 5, draw.integers(0, 4))).astype(kind)
-            for name, kind in zip("lkjihgfedcba", draw.permutation(kinds), strict=True)
-        }
-        stream = io.BytesIO()
-        _save_tensors(stream, arrays, {"json": '{"a": "b\\"\\n"}'})
-        assert stream.getvalue() == save(arrays, {"json": '{"a": "b\\"\\n"}'})
-    with pytest.raises(KeyError):
-        _save_tensors(io.BytesIO(), {"x": np.zeros(2, np.complex64)}, {})
 
 
 @pytest.mark.parametrize("dtype", [None, np.float16])

@@ -274,7 +274,7 @@ def test_an_archive_that_would_fill_the_memory_is_refused_unread(
 
 
 def test_a_text_that_would_fill_the_memory_is_refused_unread(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("selfsort.runs.folder._TEXT_LIMIT", 10)
+    monkeypatch.setattr("selfsort.runs.files._TEXT_LIMIT", 10)
     for reader in (run.events, lambda: RunFolder.open(run.path)):
         with pytest.raises(InvalidInput, match="it is larger than such a file can be"):
             reader()

@@ -5,8 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from selfsort.runs.folder import label_csv
-from selfsort.runs.table import read_columns
+from selfsort.runs.table import label_csv, read_columns
 
 
 def written(path: Path, names: list[str], labels: list[int], confidence: list[float]) -> Path:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from selfsort.data import read_source
-from selfsort.runs.folder import write_whole
+from selfsort.runs.files import write_whole
 from selfsort.runs.launch import Request, launch
 
 

@@ -34,7 +34,8 @@ def duplicates(
     """
     from selfsort.learning.device import choose_device
     from selfsort.runs.duplicates import find_duplicates, is_run
-    from selfsort.runs.folder import RunFolder, write_whole
+    from selfsort.runs.files import write_whole
+    from selfsort.runs.folder import RunFolder
 
     folder = RunFolder.open(source) if is_run(source) else None
     if out is not None and (out.exists() or (folder is not None and folder.holds(out))):

@@ -88,7 +88,8 @@ def predict(
     from selfsort.metrics.external import scores
     from selfsort.runs.encoder import EncodedModel, unused_rows
     from selfsort.runs.export.csv import predicted_csv
-    from selfsort.runs.folder import RunFolder, write_whole
+    from selfsort.runs.files import write_whole
+    from selfsort.runs.folder import RunFolder
     from selfsort.runs.labels import current_labels, whole_cluster_edits
     from selfsort.runs.launch import read_like
     from selfsort.runs.model import apply_in_chunks, load_model

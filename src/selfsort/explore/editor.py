@@ -20,12 +20,13 @@ from selfsort.explore.similar import Features
 from selfsort.runs.arrays import with_columns
 from selfsort.runs.branches import Branches, branches_of, coarser_levels
 from selfsort.runs.edits import MAX_NAME, Edit, Mark, Merge, Move, Rename, Split
-from selfsort.runs.folder import LabelTable, RunFolder
+from selfsort.runs.folder import RunFolder
 from selfsort.runs.journal import Entry, Journal
 from selfsort.runs.labelling import Before, Labelling
 from selfsort.runs.labels import RunLabels
 from selfsort.runs.stacks import load_stacks
 from selfsort.runs.suggested import suggested_names
+from selfsort.runs.table import LabelTable
 from selfsort.runs.tree import tree_of
 from selfsort.text import one_line, plural, printable
 from selfsort.types import F32, I64

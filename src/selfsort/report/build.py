@@ -15,7 +15,7 @@ from selfsort.report.read import RunData, read_run, read_runs
 from selfsort.report.render.figures import draw_figure, save
 from selfsort.report.render.html import Html, element, join
 from selfsort.report.sections.compare import comparison
-from selfsort.runs.folder import write_whole
+from selfsort.runs.files import write_whole
 from selfsort.text import plural, shorten
 
 

@@ -16,9 +16,10 @@ from selfsort.metrics.external import match_clusters, scores
 from selfsort.metrics.labels import number_labels
 from selfsort.report.stages import Stage, check_stage
 from selfsort.runs.arrays import read_rows, with_columns
-from selfsort.runs.folder import LabelTable, RunFolder, Thumbnails
+from selfsort.runs.folder import RunFolder, Thumbnails
 from selfsort.runs.labels import RunLabels, labels_to_show
 from selfsort.runs.soft import read_soft
+from selfsort.runs.table import LabelTable
 from selfsort.types import F32, I64, Arrays, Json
 
 SCORE_NAMES = {

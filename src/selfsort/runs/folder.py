@@ -20,66 +20,59 @@ A folder from a stranger can be opened safely: every read checks form and size a
 
 from __future__ import annotations
 
-import csv
 import errno
 import json
-import math
 import os
 import re
-import secrets
-import warnings
 import zipfile
-from array import array
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
-from types import ModuleType
 from typing import IO, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-from safetensors import safe_open
 
-from selfsort.data.store import forget, passes
-from selfsort.errors import CannotWrite, InvalidInput, MissingData
-from selfsort.runs.outliers import OUTLIERS, marked, numbered, written
+from selfsort.data.store import passes
+from selfsort.errors import InvalidInput, MissingData
+from selfsort.runs.files import (
+    PART_NAME,
+    cannot_write,
+    damaged,
+    first_rows,
+    is_kind,
+    is_locked,
+    is_texts,
+    locked,
+    make_folder,
+    parse_json,
+    read_array,
+    read_json,
+    read_state,
+    read_text,
+    refuse_links,
+    remove,
+    save_array,
+    save_tensors,
+    sync,
+    write_whole,
+)
+from selfsort.runs.outliers import OUTLIERS, marked, numbered
 from selfsort.runs.renamed import update_config
 from selfsort.runs.soft import read_soft, write_soft
-from selfsort.runs.table import HEADER, read_columns
+from selfsort.runs.table import LabelTable, columns_of, label_lines, name_csv, read_table
 from selfsort.types import F32, I64, U8, Arrays, Clustering, Json, State
-
-fcntl: ModuleType | None
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None
 
 FORMAT = 2
 """Raised when an older reader could misread a folder of today; older formats stay readable."""
 _WITHOUT_OUTLIERS = 1
 """What has no cluster -1 is written in the format that all readers know."""
 
-# A JSON text can take up twenty times its size in memory. labels.csv, which grows with the images, has no limit.
-_TEXT_LIMIT = 48 * 2**20
 _THUMBNAILS_LIMIT = 512 * 2**20
 """What is kept in memory at a time; further pictures are not shown."""
-_BLOCK = 2**24
-_TENSOR_NAMES = {"u8": "U64", "i8": "I64", "f8": "F64", "f4": "F32", "u4": "U32", "i4": "I32"} | {
-    "f2": "F16",
-    "u2": "U16",
-    "i2": "I16",
-    "i1": "I8",
-    "u1": "U8",
-    "b1": "BOOL",
-}
-"""Number formats by the names that NumPy and safetensors have for them, in the order that safetensors writes them."""
 _FULL_PRECISION_BYTES = 2**28
 """Larger tables of features are kept at half precision: they are for looking and comparing, and make no model."""
-_LONGEST_WHOLE = 2**63
-_LONGEST_STATE = 2**128
-"""The generators of NumPy count in 128 bits."""
 _EVENT_FORM: dict[str, type | tuple[type, ...]] = {
     "step": int,
     "total": int,
@@ -90,28 +83,6 @@ _EVENT_FORM: dict[str, type | tuple[type, ...]] = {
 }
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, eq=False)
-class LabelTable:
-    """The rows of labels.csv."""
-
-    names: Sequence[str]
-    labels: I64
-    """(N,) clusters from 0 on, outliers among them under a number of their own."""
-    confidence: F32
-    outliers: int | None = None
-    """The number of the outliers, in a run that looked for them."""
-
-    @property
-    def written(self) -> I64:
-        """(N,) clusters as files have them, -1 for outliers."""
-        return written(self.labels, self.outliers)
-
-    @property
-    def n_outliers(self) -> int | None:
-        """How many images are outliers, in a run that looked for them."""
-        return None if self.outliers is None else int((self.labels == self.outliers).sum())
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,30 +118,30 @@ class RunFolder:
         cls.refuse_occupied(path)
         was_there = path.is_dir()
         try:
-            _make_folder(path, exist_ok=was_there)
+            make_folder(path, exist_ok=was_there)
         except OSError as error:
-            raise _cannot_write(path, error) from error
+            raise cannot_write(path, error) from error
         run = cls(path, {"format": format_of(config), **config})
-        with _locked(path, _STARTING) as run._journal:
+        with locked(path, _STARTING) as run._journal:
             run._made = {} if was_there else {path: None}
             run._made[path / _STARTING] = None
             try:
                 cls.refuse_occupied(path)  # again: another process may have been quicker
                 for left in _left_by_killed_start(path) or ():
-                    _remove(left)
-                _sync(path)
+                    remove(left)
+                sync(path)
                 yield run
                 run.write_json("config.json", run.config)
             except BaseException:
                 run.discard()
                 raise
             run._journal = None
-            _remove(path / _STARTING)
+            remove(path / _STARTING)
 
     def discard(self) -> None:
         """Take back a new run: the files that this process has made, and no others. An opened run stays as it is."""
         for path in reversed(self._made or {}):
-            _remove(path)
+            remove(path)
 
     @classmethod
     def create(cls, path: str | Path, config: Json) -> RunFolder:
@@ -186,7 +157,7 @@ class RunFolder:
             is_folder, is_there = path.is_dir(), path.exists()
             is_occupied = is_folder and any(path.iterdir()) and _left_by_killed_start(path) is None
         except OSError as error:
-            raise _cannot_write(path, error) from error
+            raise cannot_write(path, error) from error
         if is_occupied:
             held = "a run already" if (path / "config.json").exists() else "files that are not a run"
             raise InvalidInput(
@@ -210,28 +181,28 @@ class RunFolder:
                 f"{path} is not a run folder (it has no config.json). Expected a folder written by selfsort fit. "
                 + ("Check the path." if is_begun else "It was stopped before it began: start it again as before.")
             )
-        _refuse_links(path)
+        refuse_links(path)
         run = cls(path, cls(path, {}).read_json("config.json"))
         version = run.config.get("format")
-        if not _is(version, int) or not 1 <= run.config["format"] <= FORMAT:
+        if not is_kind(version, int) or not 1 <= run.config["format"] <= FORMAT:
             raise InvalidInput(
                 f"the run {path} has format {version!r}. This selfsort reads formats 1 to {FORMAT}. Update selfsort."
             )
         for key, kind in (("method", str), ("settings", dict), ("seed", int), ("image", dict)):
             run.field(key, kind)
         if run.has_outliers and run.config["format"] < FORMAT:
-            raise _damaged(path / "config.json", "a run of its format has no outliers")
+            raise damaged(path / "config.json", "a run of its format has no outliers")
         run.config = update_config(run.config)
         for inner in ("features_from", "started_from"):
             if inner in run.config and not (path / inner).is_dir():
-                raise _damaged(path / inner, "it is missing")
+                raise damaged(path / inner, "it is missing")
         return run
 
     def field(self, name: str, kind: type[T]) -> T:
         """Return an entry of config.json, or say that the file was changed."""
         value: Any = self.config.get(name)
-        if not _is(value, kind):
-            raise _damaged(self.path / "config.json", f"{name!r} is missing or of the wrong type")
+        if not is_kind(value, kind):
+            raise damaged(self.path / "config.json", f"{name!r} is missing or of the wrong type")
         found: T = value
         return found
 
@@ -240,7 +211,7 @@ class RunFolder:
         """Clusters asked for."""
         asked = self.field("settings", dict).get("n_clusters")
         if not isinstance(asked, int) or isinstance(asked, bool) or asked < 1:
-            raise _damaged(self.path / "config.json", "'n_clusters' is not a whole number of at least 1")
+            raise damaged(self.path / "config.json", "'n_clusters' is not a whole number of at least 1")
         return asked
 
     @property
@@ -248,7 +219,7 @@ class RunFolder:
         """True if images that belong nowhere are a group of their own."""
         asked = self.config.get("outliers", False)
         if not isinstance(asked, bool):
-            raise _damaged(self.path / "config.json", "'outliers' is neither true nor false")
+            raise damaged(self.path / "config.json", "'outliers' is neither true nor false")
         return asked
 
     @property
@@ -289,13 +260,13 @@ class RunFolder:
         try:
             path.parent.mkdir(exist_ok=True)
         except OSError as error:
-            raise _cannot_write(path, error) from error
-        _sync(self.path)
-        with _locked(self.path, "resume/lock"):
+            raise cannot_write(path, error) from error
+        sync(self.path)
+        with locked(self.path, "resume/lock"):
             if self.is_finished:
                 self._sweep()
             self.refuse_finished()
-            _remove(self.path / _STARTING)  # left by a kill just after config.json
+            remove(self.path / _STARTING)  # left by a kill just after config.json
             yield
 
     @property
@@ -313,7 +284,7 @@ class RunFolder:
         path = self.path / "resume/names.csv"
         if not path.is_file():
             return None
-        return [name for (names,) in _columns_of(path, ["name"], self.config.get("n_images")) for name in names]
+        return [name for (names,) in columns_of(path, ["name"], self.config.get("n_images")) for name in names]
 
     def append_event(self, event: Json) -> None:
         """Add a line to events.jsonl."""
@@ -325,7 +296,7 @@ class RunFolder:
                     file.truncate(file.tell() - written)
                     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         except OSError as error:
-            raise _cannot_write(path, error) from error
+            raise cannot_write(path, error) from error
 
     def events(self) -> list[Json]:
         """Return the event lines; a last line torn by a kill is left out."""
@@ -333,9 +304,9 @@ class RunFolder:
         if not path.is_file():
             return []
         events = []
-        for line in _read_text(path).split("\n"):
+        for line in read_text(path).split("\n"):
             try:
-                event = _parse_json(line)
+                event = parse_json(line)
             except ValueError:
                 continue
             if isinstance(event, dict):
@@ -351,7 +322,7 @@ class RunFolder:
 
     def save_resume(self, step: int, state: State) -> None:
         """Replace the resume state. One file holds arrays and JSON, so that it is replaced as a whole."""
-        _sync(self.path / "events.jsonl")  # a state must not outlive the events before it
+        sync(self.path / "events.jsonl")  # a state must not outlive the events before it
         self.write_state("resume/state.safetensors", State(state.arrays, {"step": step, "state": state.meta}))
 
     def save_labels_so_far(self, labels: I64) -> None:
@@ -368,12 +339,12 @@ class RunFolder:
         n_images = self.field("n_images", int)
         names = self.names()
         if not 1 <= n_images < 2**32 or (names is not None and len(names) != n_images):
-            raise _damaged(self.path / "config.json", "'n_images' is not the number of its images")
+            raise damaged(self.path / "config.json", "'n_images' is not the number of its images")
         labels = np.zeros(n_images, np.int64)
         if (self.path / _SO_FAR).is_file():
             labels = np.array(self.read_array(_SO_FAR, 1, np.int64))
             if len(labels) != n_images or labels.min() < 0 or labels.max() >= n_images:
-                raise _damaged(self.path / _SO_FAR, "its labels do not fit the images")
+                raise damaged(self.path / _SO_FAR, "its labels do not fit the images")
         known = tuple(map(str, range(n_images))) if names is None else tuple(names)
         return LabelTable(known, labels, np.zeros(n_images, np.float32))
 
@@ -385,14 +356,7 @@ class RunFolder:
     @property
     def is_worked_on(self) -> bool:
         """True if a process is at it now, as far as can be seen."""
-        path = self.path / "resume/lock"
-        if not path.is_file() or fcntl is None:
-            return False
-        try:
-            with path.open("rb") as file:
-                return not _lock(file)
-        except OSError:
-            return False
+        return is_locked(self.path / "resume/lock")
 
     def load_resume(self) -> tuple[int, State] | None:
         """Return the step reached and the state there, or None if nothing was saved yet."""
@@ -400,8 +364,8 @@ class RunFolder:
             return None
         saved = self.read_state("resume/state.safetensors")
         step, meta = saved.meta.get("step"), saved.meta.get("state")
-        if not _is(step, int) or not isinstance(meta, dict):
-            raise _damaged(self.path / "resume/state.safetensors", "it lacks its step or its counters")
+        if not is_kind(step, int) or not isinstance(meta, dict):
+            raise damaged(self.path / "resume/state.safetensors", "it lacks its step or its counters")
         return int(saved.meta["step"]), State(saved.arrays, meta)
 
     def save_history(self, step: int, arrays: Arrays) -> None:
@@ -440,27 +404,26 @@ class RunFolder:
             self.write_state("extras.safetensors", State(clustering.extras))
         if confidence is None:
             confidence = clustering.soft[np.arange(len(clustering.labels)), clustering.labels]
-        _sync(self.path / "events.jsonl")
+        sync(self.path / "events.jsonl")
         self.write_labels("labels.csv", names, marked(clustering.labels, is_outlier), confidence)
         self._sweep()
 
     def _sweep(self) -> None:
         """Remove what a finished run no longer needs, and what kills that it has survived have left."""
         for folder in (self.path, self.path / "history", self.path / "resume"):
-            for part in folder.glob(f".*{_PART}"):
-                if _PART_NAME.fullmatch(part.name):
-                    _remove(part)
+            for part in filter(lambda entry: PART_NAME.fullmatch(entry.name), folder.glob(".*")):
+                remove(part)
         for name in ("resume/state.safetensors", _SO_FAR, "resume/names.csv", "resume/lock", "resume"):
-            _remove(self.path / name)
+            remove(self.path / name)
 
     def result(self) -> Clustering:
         """Read the result back, checking that its parts belong together; the label of outliers is -1."""
         table = self.label_table()
         features, soft = self.features(), read_soft(self)
         if not len(table.labels) == len(features) == len(soft) or not features.size:
-            raise _damaged(self.path, f"labels.csv, features.npy and {soft.path.name} have different lengths")
+            raise damaged(self.path, f"labels.csv, features.npy and {soft.path.name} have different lengths")
         if int(table.written.max()) >= soft.shape[1]:
-            raise _damaged(self.path / "labels.csv", f"it names a cluster that {soft.path.name} does not have")
+            raise damaged(self.path / "labels.csv", f"it names a cluster that {soft.path.name} does not have")
         extras = self.read_state("extras.safetensors").arrays if (self.path / "extras.safetensors").is_file() else {}
         return Clustering(
             table.written,
@@ -489,39 +452,17 @@ class RunFolder:
         """Read labels.csv."""
         self.require_finished()
         path = self.path / "labels.csv"
-        names, labels, confidence = self._columns_of(path)
+        names, labels, confidence = read_table(path, self.config.get("n_images"))
         # There are never more clusters than images; a larger number could make a reader allocate the machine away.
         lowest = OUTLIERS if self.has_outliers else 0
         if not len(labels) or labels.min() < lowest or labels.max() >= len(labels):
-            raise _damaged(path, "it has no rows, or a cluster number that is negative or too large")
+            raise damaged(path, "it has no rows, or a cluster number that is negative or too large")
         if not (np.abs(confidence) < 2).all():
-            raise _damaged(path, "a confidence is not between 0 and 1")
+            raise damaged(path, "a confidence is not between 0 and 1")
         if not self.has_outliers:
             return LabelTable(names, labels, confidence)
         labels, outliers = numbered(labels, self.n_clusters)
         return LabelTable(names, labels, confidence, outliers)
-
-    def _columns_of(self, path: Path) -> tuple[Sequence[str], I64, F32]:
-        """Read a label table, quickly if it is as we write it, and else with all that csv files can hold."""
-        most = self.config.get("n_images")
-        try:
-            found = read_columns(path)
-        except OSError as error:
-            raise _damaged(path, error.strerror or str(error)) from error
-        if found is not None and not (isinstance(most, int) and len(found.names) > most):
-            return found.names, found.labels, found.confidence
-        names: list[str] = []
-        clusters, sureness = array("q"), array("f")
-        try:
-            for some in _columns_of(path, list(HEADER), most):
-                names.extend(some[0])
-                clusters.extend(map(int, some[1]))
-                sureness.extend(map(float, some[2]))
-        except (ValueError, OverflowError) as error:
-            if isinstance(error, InvalidInput):
-                raise
-            raise _damaged(path, "it is not a table of name, whole number, number") from error
-        return tuple(names), np.frombuffer(clusters, np.int64), np.frombuffer(sureness, np.float32)
 
     def write_labels(self, name: str, names: Sequence[str], labels: I64, confidence: F32) -> None:
         """Write a label table into the folder."""
@@ -542,8 +483,8 @@ class RunFolder:
         if not (self.path / "truth.json").is_file():
             return None
         names: Any = self.read_json("truth.json").get("names")
-        if not _is_texts(names):
-            raise _damaged(self.path / "truth.json", "its names are not a list of texts")
+        if not is_texts(names):
+            raise damaged(self.path / "truth.json", "its names are not a list of texts")
         found: list[str] = names
         return found
 
@@ -561,12 +502,12 @@ class RunFolder:
             return None
         try:
             with zipfile.ZipFile(path) as archive:
-                pixels = _first_rows(archive, "pixels.npy", np.uint8, 4)
-                rows = _first_rows(archive, "rows.npy", np.int64, 1)[: len(pixels)]
+                pixels = first_rows(archive, "pixels.npy", np.uint8, 4, _THUMBNAILS_LIMIT)
+                rows = first_rows(archive, "rows.npy", np.int64, 1, _THUMBNAILS_LIMIT)[: len(pixels)]
         except Exception as error:  # zipfile and NumPy raise many kinds on a damaged archive
-            raise _damaged(path, str(error)) from error
+            raise damaged(path, str(error)) from error
         if pixels.shape[3] not in (1, 3) or rows.shape != pixels.shape[:1] or (rows < 0).any():
-            raise _damaged(path, "its arrays do not fit together")
+            raise damaged(path, "its arrays do not fit together")
         return Thumbnails(rows, pixels)
 
     # --- files -------------------------------------------------------------------------------------------
@@ -578,14 +519,7 @@ class RunFolder:
 
     def read_json(self, name: str) -> Json:
         """Read a JSON object."""
-        text = _read_text(self.path / name)
-        try:
-            value = _parse_json(text)
-        except ValueError as error:
-            raise _damaged(self.path / name, str(error)) from error
-        if not isinstance(value, dict):
-            raise _damaged(self.path / name, "it is not a JSON object")
-        return value
+        return read_json(self.path / name)
 
     def write_text(self, name: str, text: str) -> None:
         """Write a text file whole."""
@@ -593,47 +527,21 @@ class RunFolder:
 
     def write_array(self, name: str, array: np.ndarray[Any, Any], dtype: npt.DTypeLike | None = None) -> None:
         """Write a .npy file whole, in blocks, with another precision if one is given."""
-        self._write(name, lambda file: _save_array(file, array, array.dtype if dtype is None else np.dtype(dtype)))
+        self._write(name, lambda file: save_array(file, array, array.dtype if dtype is None else np.dtype(dtype)))
 
     def read_array(self, name: str, ndim: int, dtype: type[np.generic]) -> np.ndarray[Any, Any]:
         """Map a .npy file of the expected form; nothing is read before it is used."""
-        path = self.path / name
-        if not path.is_file():
-            raise _damaged(path, "it is missing")
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("error")  # NumPy only warns of a shape whose size overflows
-                # Mapping lets NumPy compare the header with the file's size before any memory is taken.
-                mapped: np.ndarray[Any, Any] = np.lib.format.open_memmap(path, mode="r")
-        except Exception as error:  # a damaged header can raise almost anything, tokenize.TokenError among them
-            raise _damaged(path, str(error)) from error
-        if mapped.ndim != ndim or mapped.dtype != dtype:
-            raise _damaged(path, f"it holds {mapped.dtype} of {mapped.ndim} dimensions")
-        return mapped
+        return read_array(self.path / name, ndim, dtype)
 
     def write_state(self, name: str, state: State) -> None:
         """Write arrays and JSON as one safetensors file."""
         # np.ascontiguousarray would turn a single number into a list of one.
         arrays = {key: np.asarray(value, order="C") for key, value in state.arrays.items()}
-        self._write(name, lambda file: _save_tensors(file, arrays, {"json": json.dumps(state.meta)}))
+        self._write(name, lambda file: save_tensors(file, arrays, {"json": json.dumps(state.meta)}))
 
     def read_state(self, name: str) -> State:
         """Read what `write_state` wrote."""
-        path = self.path / name
-        if not path.is_file():
-            raise _damaged(path, "it is missing")
-        try:
-            with safe_open(path, framework="numpy") as file:
-                arrays = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (not a dict)
-                meta = _parse_json((file.metadata() or {}).get("json", "{}"), _LONGEST_STATE)
-        except Exception as error:  # number formats that NumPy lacks raise other kinds than damaged headers
-            raise _damaged(path, str(error)) from error
-        if not isinstance(meta, dict):
-            raise _damaged(path, "its description is not a JSON object")
-        # With ml_dtypes installed, formats that NumPy itself lacks (bf16, float8) come back as foreign types.
-        if foreign := [key for key, array in arrays.items() if array.dtype.kind not in "biuf"]:
-            raise _damaged(path, f"{foreign[0]!r} has a number format we never write")
-        return State(arrays, meta)
+        return read_state(self.path / name)
 
     def _write(self, name: str, fill: Callable[[IO[bytes]], object]) -> None:
         write_whole(self._mine(name), fill)
@@ -652,7 +560,7 @@ class RunFolder:
                 self._journal.flush()
                 os.fsync(self._journal.fileno())
             except OSError as error:
-                raise _cannot_write(path, error) from error
+                raise cannot_write(path, error) from error
         return path
 
 
@@ -664,38 +572,6 @@ def _precision_for(features: F32) -> type[np.generic] | None:
     return np.float16 if all((np.abs(features[block]) < largest).all() for block in passes(features)) else None
 
 
-def _save_array(file: IO[bytes], array: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> None:
-    """Write an array as NumPy does, without a second one of its size."""
-    if array.ndim < 2 or not array.size or dtype.hasobject:
-        np.save(file, np.asarray(array, dtype), allow_pickle=False)
-        return
-    described = {"descr": dtype.str, "fortran_order": False, "shape": array.shape}
-    np.lib.format.write_array_header_1_0(file, described)
-    for block in passes(array):
-        file.write(np.ascontiguousarray(array[block], dtype).data)
-
-
-def _save_tensors(file: IO[bytes], arrays: Arrays, metadata: dict[str, str]) -> None:
-    """Write arrays as safetensors does, byte for byte, without a second copy of them in memory."""
-    # The widest numbers come first, so that all are aligned; among equals the name decides.
-    ranks = {kind: rank for rank, kind in enumerate(_TENSOR_NAMES)}
-    order = sorted(arrays, key=lambda name: (ranks[arrays[name].dtype.str[1:]], name))
-    header, end = dict[str, Any](__metadata__=metadata), 0
-    for name in order:
-        array = arrays[name]
-        header[name] = {"dtype": _TENSOR_NAMES[array.dtype.str[1:]], "shape": list(array.shape)}
-        header[name]["data_offsets"] = [end, end := end + array.nbytes]
-    text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % 8)
-    file.write(len(text).to_bytes(8, "little") + text)
-    for name in order:
-        array = arrays[name]
-        flat = array.reshape(-1)
-        for start in range(0, flat.size, _BLOCK):
-            file.write(np.ascontiguousarray(flat[start : start + _BLOCK], array.dtype.newbyteorder("<")).data)
-            forget(array)
-
-
 def format_of(config: Json) -> int:
     """Return the format that a run has to be written in."""
     return FORMAT if config.get("outliers") else _WITHOUT_OUTLIERS
@@ -703,58 +579,6 @@ def format_of(config: Json) -> int:
 
 _SO_FAR = "resume/labels.npy"
 _STARTING = ".starting"
-_PART = ".part"
-_PART_NAME = re.compile(rf"\.[0-9a-f]{{16}}{re.escape(_PART)}")
-
-
-def write_whole(path: Path, fill: Callable[[IO[bytes]], object]) -> None:
-    """Write a file under a temporary name, then rename it: a reader sees the old one or the new one."""
-    temporary = path.parent / f".{secrets.token_hex(8)}{_PART}"
-    try:
-        if path.exists() and not path.is_file() and not path.is_dir():
-            with path.open("wb") as file:  # a pipe or a device has to be written to, never replaced
-                fill(file)
-            return
-        _make_folder(path.parent, exist_ok=True)
-        try:
-            with temporary.open("xb") as file:
-                fill(file)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(path)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
-        _sync(path.parent)
-    except OSError as error:
-        raise _cannot_write(path, error) from error
-
-
-def _make_folder(path: Path, *, exist_ok: bool) -> None:
-    """Make a folder that is still there after a loss of power, and those above it."""
-    missing = [folder for folder in (path, *path.parents) if not folder.exists()]
-    path.mkdir(parents=True, exist_ok=exist_ok)
-    for folder in missing:
-        _sync(folder.parent)
-
-
-def _sync(path: Path) -> None:
-    """Bring a file, or the names in a folder, to the disk; where a system cannot do that, it goes on without."""
-    with suppress(OSError):
-        handle = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-
-
-def _remove(path: Path) -> None:
-    """Remove a file or an empty folder, if that can be done."""
-    with suppress(OSError):
-        if path.is_dir() and not path.is_symlink():
-            path.rmdir()
-        else:
-            path.unlink()
 
 
 def _left_by_killed_start(path: Path) -> list[Path] | None:
@@ -765,12 +589,12 @@ def _left_by_killed_start(path: Path) -> list[Path] | None:
     try:
         if not (path / _STARTING).is_file():
             return None
-        files = set(_read_text(path / _STARTING).splitlines()) - {"config.json"} | {_STARTING}
+        files = set(read_text(path / _STARTING).splitlines()) - {"config.json"} | {_STARTING}
         folders = {Path(name).parent.as_posix() for name in files}
         found = sorted(path.rglob("*"), reverse=True)
         for entry in found:
             name = entry.relative_to(path).as_posix()
-            is_ours = name in (folders if entry.is_dir() else files) or _PART_NAME.fullmatch(entry.name)
+            is_ours = name in (folders if entry.is_dir() else files) or PART_NAME.fullmatch(entry.name)
             if not is_ours or entry.is_symlink():
                 return None
     except OSError:  # no permission to look, or a name too long to exist
@@ -778,179 +602,7 @@ def _left_by_killed_start(path: Path) -> list[Path] | None:
     return [entry for entry in found if entry.name != _STARTING]
 
 
-def name_csv(names: Sequence[str]) -> bytes:
-    """Format a table of names alone."""
-    return "".join(f"{_quoted(name)}\n" for name in ("name", *names)).encode("utf-8", "surrogateescape")
-
-
-def label_csv(names: Sequence[str], labels: I64, confidence: F32) -> bytes:
-    """Format a label table; names keep bytes that are not UTF-8 as they are on disk."""
-    return b"".join(label_lines(names, labels, confidence))
-
-
-def label_lines(
-    names: Sequence[str], labels: I64, confidence: F32, spell: Callable[[str], str] = str
-) -> Iterator[bytes]:
-    """Yield a label table in parts: millions of lines at once would take ten times their size."""
-    yield b"name,cluster,confidence\n"
-    for start in range(0, len(labels), 4096):
-        some = slice(start, start + 4096)
-        spelt = list(map(spell, names[some]))
-        fields = map(_quoted, spelt) if _NEEDS_QUOTES("".join(spelt)) else spelt
-        rows = zip(fields, labels[some].tolist(), confidence[some].tolist(), strict=True)
-        lines = "".join([f"{name},{label},{sure:.6f}\n" for name, label, sure in rows])
-        yield lines.encode("utf-8", "surrogateescape")
-
-
-_NEEDS_QUOTES = re.compile(r'[,;"\t\r\n]').search
-
-
-def _quoted(field: str) -> str:
-    """Quote a field of a csv file; the standard library's writer forgets carriage returns.
-
-    Where the comma stands in numbers, spreadsheets take semicolons and tabs for the ends of cells.
-    """
-    return '"' + field.replace('"', '""') + '"' if _NEEDS_QUOTES(field) else field
-
-
-def _refuse_links(path: Path) -> None:
-    """Refuse links, pipes and devices inside a run folder."""
-    for folder in (path, path / "resume", path / "history"):
-        if not folder.is_dir():
-            continue
-        with os.scandir(folder) as entries:
-            for entry in entries:
-                if not (entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False)):
-                    raise _damaged(Path(entry.path), "it is a link or a device, not a plain file")
-
-
 def _check_event(path: Path, event: Json) -> None:
     for key, kind in _EVENT_FORM.items():
-        if key in event and (not _is(event[key], kind) or (kind is list and not _is_texts(event[key]))):
-            raise _damaged(path, f"{key!r} of an event is of the wrong type")
-
-
-def _is(value: object, kind: type | tuple[type, ...]) -> bool:
-    """Like isinstance, but true and false are no numbers."""
-    return isinstance(value, kind) and not isinstance(value, bool)
-
-
-def _is_texts(value: object) -> bool:
-    return isinstance(value, list) and all(isinstance(item, str) for item in value)
-
-
-def _columns_of(path: Path, header: list[str], most: object) -> Iterator[list[tuple[str, ...]]]:
-    """Yield the columns of a csv file, some rows at a time: a table of millions of rows takes no memory by itself."""
-    try:
-        with path.open(encoding="utf-8", errors="surrogateescape", newline="") as file:
-            rows = csv.reader(file)
-            if next(rows, None) != header:
-                raise _damaged(path, f"its header is not {','.join(header)}")
-            n_read = 0
-            while some := list(islice(rows, 512)):  # few enough not to keep the garbage collector busy
-                n_read += len(some)
-                if isinstance(most, int) and n_read > most:
-                    raise _damaged(path, f"it has more rows than the {most} images of config.json")
-                if set(map(len, some)) != {len(header)}:
-                    raise _damaged(path, f"not every row has {len(header)} fields")
-                yield list(zip(*some, strict=True))
-    except csv.Error as error:
-        raise _damaged(path, str(error)) from error
-    except OSError as error:
-        raise _damaged(path, error.strerror or str(error)) from error
-
-
-def _parse_json(text: str, longest: int = _LONGEST_WHOLE) -> Any:
-    """Parse JSON; what no program of ours could go on with is a ValueError."""
-
-    def whole(digits: str) -> int:
-        value = int(digits) if len(digits) < 50 else longest
-        if abs(value) >= longest:
-            raise ValueError("it holds a whole number that is too large")
-        return value
-
-    try:
-        value = json.loads(text, parse_int=whole)
-        if "\\u" in text:  # half a character is no text; bytes of names that are not UTF-8 are kept as halves, too
-            json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogateescape")
-    except UnicodeEncodeError as error:
-        raise ValueError("it holds half a character") from error
-    except json.JSONDecodeError as error:
-        raise ValueError("it is not JSON") from error
-    except RecursionError as error:
-        raise ValueError("it is nested too deeply") from error
-    return value
-
-
-def _first_rows(archive: zipfile.ZipFile, name: str, dtype: type[np.generic], ndim: int) -> np.ndarray[Any, Any]:
-    """Read as many rows of an array in an archive as may be kept, and no byte more than they take."""
-    with archive.open(name) as file:
-        if np.lib.format.read_magic(file) != (1, 0):
-            raise ValueError("its header has another form than ours")
-        shape, is_fortran, found = np.lib.format.read_array_header_1_0(file)
-        if found != dtype or len(shape) != ndim or is_fortran or 0 in shape[1:]:
-            raise ValueError(f"{name} holds {found} of the shape {shape}")
-        row_bytes = found.itemsize * math.prod(shape[1:])
-        if row_bytes > _THUMBNAILS_LIMIT:
-            raise ValueError("it is larger than such a file can be")
-        n_rows = min(shape[0], _THUMBNAILS_LIMIT // row_bytes)
-        data = np.empty(n_rows * row_bytes, np.uint8)
-        for start in range(0, len(data), _BLOCK):
-            piece = file.read(min(_BLOCK, len(data) - start))
-            data[start : start + _BLOCK] = np.frombuffer(piece, np.uint8)  # of another length: too short a file
-        return data.view(found).reshape(n_rows, *shape[1:])
-
-
-def _read_text(path: Path) -> str:
-    try:
-        if path.stat().st_size > _TEXT_LIMIT:
-            raise _damaged(path, "it is larger than such a file can be")
-        return path.read_bytes().decode("utf-8", "surrogateescape")
-    except OSError as error:
-        raise _damaged(path, error.strerror or str(error)) from error
-
-
-def _damaged(path: Path, reason: str) -> InvalidInput:
-    short = (reason.splitlines() or ["it cannot be read"])[0][:120]
-    return InvalidInput(
-        f"{path} cannot be used ({short}). Expected a run folder as selfsort wrote it. "
-        "It was changed or damaged: restore it, or run selfsort fit again."
-    )
-
-
-@contextmanager
-def _locked(run: Path, name: str) -> Iterator[IO[bytes]]:
-    """Keep a run folder for this process while a block runs, by a file in it that everybody asks for."""
-    path = run / name
-    try:
-        file = path.open("ab")
-    except OSError as error:
-        raise _cannot_write(path, error) from error
-    with file:
-        # One that was removed since it was opened keeps nobody else out.
-        if not _lock(file) or not path.exists() or not os.path.samestat(os.fstat(file.fileno()), path.stat()):
-            raise InvalidInput(
-                f"another process is working on the run {run}. Only one can at a time. "
-                "Wait for it to end, or stop it and resume."
-            )
-        yield file
-
-
-def _lock(file: IO[bytes]) -> bool:
-    """Take a file for this process until it is closed; False if another process has it."""
-    if fcntl is None:
-        return True  # on Windows, a file that somebody writes to cannot be replaced in the first place
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:
-        return True  # a file system without locks
-    return True
-
-
-def _cannot_write(path: Path, error: OSError) -> CannotWrite:
-    return CannotWrite(
-        f"{path} could not be written ({error.strerror or error}). Expected a writable folder with enough space. "
-        "Free some space or choose another --out; nothing half-written was left."
-    )
+        if key in event and (not is_kind(event[key], kind) or (kind is list and not is_texts(event[key]))):
+            raise damaged(path, f"{key!r} of an event is of the wrong type")

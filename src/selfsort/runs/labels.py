@@ -15,11 +15,12 @@ import numpy as np
 from selfsort.data.store import passes
 from selfsort.runs.carry import carry_over
 from selfsort.runs.edits import Edit, Mark, Merge
-from selfsort.runs.folder import LabelTable, RunFolder
+from selfsort.runs.folder import RunFolder
 from selfsort.runs.journal import read_entries
 from selfsort.runs.labelling import Bools, Labelling
 from selfsort.runs.outliers import cluster_name
 from selfsort.runs.suggested import still_meant, suggested_names
+from selfsort.runs.table import LabelTable
 from selfsort.runs.votes import Voters
 from selfsort.types import F32, I64, Assignment
 

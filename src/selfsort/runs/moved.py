@@ -14,7 +14,8 @@ from pathlib import Path, PurePosixPath
 
 from selfsort.data.options import ReadOptions
 from selfsort.errors import InvalidInput, MissingData
-from selfsort.runs.folder import RunFolder, write_whole
+from selfsort.runs.files import write_whole
+from selfsort.runs.folder import RunFolder
 
 JOURNAL = ".selfsort-moves.json"
 MOVED = "moved.json"

@@ -1,17 +1,25 @@
-"""The rows of labels.csv, a million of them in a second: found by their commas, named when somebody asks.
+"""The rows of labels.csv, written and read; a million of them in a second: found by their commas, named when asked.
 
-Only for tables in the form that we write where no name needs quotes; any other is left to the reader that knows all.
+That is for tables in the form that we write where no name needs quotes; any other is left to the reader of csv files.
 """
 
 from __future__ import annotations
 
+import csv
+import re
+from array import array
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from selfsort.data.lazy import Lazy
+from selfsort.errors import InvalidInput
+from selfsort.runs.files import damaged
+from selfsort.runs.outliers import written
 from selfsort.types import F32, I64, U8
 
 HEADER = ("name", "cluster", "confidence")
@@ -20,6 +28,8 @@ _DIGITS = 6
 _WIDEST = 18
 """Digits of a number that surely fits."""
 _LINE, _COMMA, _POINT, _ZERO, _MINUS = b"\n,.0-"
+
+_NEEDS_QUOTES = re.compile(r'[,;"\t\r\n]').search
 
 Bools = npt.NDArray[np.bool_]
 
@@ -86,3 +96,103 @@ def _whole(text: U8, starts: I64, ends: I64) -> I64 | None:
             return None
         values = np.where(is_inside, values * 10 + digits, values)
     return values
+
+
+@dataclass(frozen=True, eq=False)
+class LabelTable:
+    """The rows of labels.csv."""
+
+    names: Sequence[str]
+    labels: I64
+    """(N,) clusters from 0 on, outliers among them under a number of their own."""
+    confidence: F32
+    outliers: int | None = None
+    """The number of the outliers, in a run that looked for them."""
+
+    @property
+    def written(self) -> I64:
+        """(N,) clusters as files have them, -1 for outliers."""
+        return written(self.labels, self.outliers)
+
+    @property
+    def n_outliers(self) -> int | None:
+        """How many images are outliers, in a run that looked for them."""
+        return None if self.outliers is None else int((self.labels == self.outliers).sum())
+
+
+def read_table(path: Path, most: object) -> tuple[Sequence[str], I64, F32]:
+    """Read names, clusters and confidences: quickly if the table is as we write it, and else as any csv file.
+
+    More rows than `most`, if that is a number, are refused.
+    """
+    try:
+        found = read_columns(path)
+    except OSError as error:
+        raise damaged(path, error.strerror or str(error)) from error
+    if found is not None and not (isinstance(most, int) and len(found.names) > most):
+        return found.names, found.labels, found.confidence
+    names: list[str] = []
+    clusters, sureness = array("q"), array("f")
+    try:
+        for some in columns_of(path, list(HEADER), most):
+            names.extend(some[0])
+            clusters.extend(map(int, some[1]))
+            sureness.extend(map(float, some[2]))
+    except (ValueError, OverflowError) as error:
+        if isinstance(error, InvalidInput):
+            raise
+        raise damaged(path, "it is not a table of name, whole number, number") from error
+    return tuple(names), np.frombuffer(clusters, np.int64), np.frombuffer(sureness, np.float32)
+
+
+def columns_of(path: Path, header: list[str], most: object) -> Iterator[list[tuple[str, ...]]]:
+    """Yield the columns of a csv file, some rows at a time: a table of millions of rows takes no memory by itself."""
+    try:
+        with path.open(encoding="utf-8", errors="surrogateescape", newline="") as file:
+            rows = csv.reader(file)
+            if next(rows, None) != header:
+                raise damaged(path, f"its header is not {','.join(header)}")
+            n_read = 0
+            while some := list(islice(rows, 512)):  # few enough not to keep the garbage collector busy
+                n_read += len(some)
+                if isinstance(most, int) and n_read > most:
+                    raise damaged(path, f"it has more rows than the {most} images of config.json")
+                if set(map(len, some)) != {len(header)}:
+                    raise damaged(path, f"not every row has {len(header)} fields")
+                yield list(zip(*some, strict=True))
+    except csv.Error as error:
+        raise damaged(path, str(error)) from error
+    except OSError as error:
+        raise damaged(path, error.strerror or str(error)) from error
+
+
+def name_csv(names: Sequence[str]) -> bytes:
+    """Format a table of names alone."""
+    return "".join(f"{_quoted(name)}\n" for name in ("name", *names)).encode("utf-8", "surrogateescape")
+
+
+def label_csv(names: Sequence[str], labels: I64, confidence: F32) -> bytes:
+    """Format a label table; names keep bytes that are not UTF-8 as they are on disk."""
+    return b"".join(label_lines(names, labels, confidence))
+
+
+def label_lines(
+    names: Sequence[str], labels: I64, confidence: F32, spell: Callable[[str], str] = str
+) -> Iterator[bytes]:
+    """Yield a label table in parts: millions of lines at once would take ten times their size."""
+    yield b"name,cluster,confidence\n"
+    for start in range(0, len(labels), 4096):
+        some = slice(start, start + 4096)
+        spelt = list(map(spell, names[some]))
+        fields = map(_quoted, spelt) if _NEEDS_QUOTES("".join(spelt)) else spelt
+        rows = zip(fields, labels[some].tolist(), confidence[some].tolist(), strict=True)
+        lines = "".join([f"{name},{label},{sure:.6f}\n" for name, label, sure in rows])
+        yield lines.encode("utf-8", "surrogateescape")
+
+
+def _quoted(field: str) -> str:
+    """Quote a field of a csv file; the standard library's writer forgets carriage returns.
+
+    Where the comma stands in numbers, spreadsheets take semicolons and tabs for the ends of cells.
+    """
+    return '"' + field.replace('"', '""') + '"' if _NEEDS_QUOTES(field) else field

@@ -24,7 +24,7 @@ from selfsort.report.drawings import (
     TreeChart,
 )
 from selfsort.report.render.images import gray_or_color
-from selfsort.runs.folder import write_whole
+from selfsort.runs.files import write_whole
 from selfsort.text import printable, shorten
 
 if TYPE_CHECKING:

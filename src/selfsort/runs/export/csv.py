@@ -9,10 +9,11 @@ from collections.abc import Callable, Sequence
 from typing import IO, Any
 
 from selfsort.data.spreadsheet import as_text
-from selfsort.runs.folder import RunFolder, label_csv
+from selfsort.runs.folder import RunFolder
 from selfsort.runs.labels import RunLabels, WholeClusterEdits
 from selfsort.runs.moved import picture_paths
 from selfsort.runs.outliers import written
+from selfsort.runs.table import label_csv
 from selfsort.types import Assignment
 
 

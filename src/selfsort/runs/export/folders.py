@@ -21,9 +21,10 @@ from selfsort.data import Dataset
 from selfsort.errors import CannotWrite, InvalidInput, SelfsortError
 from selfsort.progress import track
 from selfsort.runs.export.move import can_move_to, is_interrupted, move_pictures
-from selfsort.runs.folder import LabelTable, RunFolder
+from selfsort.runs.folder import RunFolder
 from selfsort.runs.labels import RunLabels, current_labels
 from selfsort.runs.moved import recorded_reading
+from selfsort.runs.table import LabelTable
 from selfsort.types import U8
 
 fcntl: ModuleType | None

@@ -28,7 +28,8 @@ from selfsort.data import ImageSpec
 from selfsort.errors import InvalidInput, missing_extra
 from selfsort.nets.trace import as_onnx
 from selfsort.runs.encoder import EncodedModel
-from selfsort.runs.folder import RunFolder, write_whole
+from selfsort.runs.files import write_whole
+from selfsort.runs.folder import RunFolder
 from selfsort.runs.model import load_model
 from selfsort.types import ExportableModel, Json, Model, NetworkModel
 

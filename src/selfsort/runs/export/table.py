@@ -13,7 +13,8 @@ from selfsort.runs.export.folders import Mode, build_beside, export_folders
 from selfsort.runs.export.layouts import build_fiftyone, build_imagefolder, build_sidecars, coco_file
 from selfsort.runs.export.levels import folders_above
 from selfsort.runs.export.npz import npz_file
-from selfsort.runs.folder import RunFolder, write_whole
+from selfsort.runs.files import write_whole
+from selfsort.runs.folder import RunFolder
 from selfsort.runs.labels import RunLabels
 
 Fill: TypeAlias = Callable[[IO[bytes]], object]
