@@ -194,7 +194,8 @@ def test_a_fit_is_the_one_of_the_command_line(tmp_path: Path) -> None:
     """Both go through `launch`: the same settings, recipe and description, and the same labels."""
     from selfsort.data import as_dataset
     from selfsort.runs.folder import RunFolder
-    from selfsort.runs.launch import Request, launch
+    from selfsort.runs.launch import launch
+    from selfsort.runs.request import Request
 
     images, _ = shapes(8, size=12, n_classes=3)
     model = ImageClusterer("kmeans", 3, seed=5).fit(images)

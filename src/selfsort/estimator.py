@@ -37,10 +37,11 @@ from selfsort.runs.cut import Base, cut_run
 from selfsort.runs.encoder import AUTO_ENCODER, EncodedModel, given_encoder
 from selfsort.runs.folder import RunFolder
 from selfsort.runs.labels import WholeClusterEdits, cut_cluster_edits, whole_cluster_edits
-from selfsort.runs.launch import Request, fill, launch
+from selfsort.runs.launch import fill, launch
 from selfsort.runs.loop import Outcome, write_outcome
 from selfsort.runs.model import apply_in_chunks, load_model
 from selfsort.runs.renamed import all_settings
+from selfsort.runs.request import Request
 from selfsort.runs.seen import check_list_for
 from selfsort.runs.suggested import suggestions_of
 from selfsort.runs.tree import tree_of

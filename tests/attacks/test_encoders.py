@@ -32,8 +32,9 @@ from selfsort.runs.encoder import open_encoder
 from selfsort.runs.export.table import export_run
 from selfsort.runs.folder import RunFolder
 from selfsort.runs.labels import current_labels
-from selfsort.runs.launch import Request, launch
+from selfsort.runs.launch import launch
 from selfsort.runs.model import apply_in_chunks, load_model
+from selfsort.runs.request import Request
 from selfsort.types import Arrays, Json
 
 CPU = torch.device("cpu")

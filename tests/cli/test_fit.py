@@ -24,7 +24,6 @@ from selfsort import progress
 from selfsort.cli.fit import Limit
 from selfsort.errors import TrainingFailed, missing_extra
 from selfsort.methods import registry
-from selfsort.runs import launch as session
 from selfsort.runs.folder import RunFolder
 from selfsort.types import Snapshot
 
@@ -262,6 +261,7 @@ def test_demo(selfsort: Command, monkeypatch: pytest.MonkeyPatch) -> None:
         return path
 
     monkeypatch.setattr("selfsort.cli.demo.write_digits", write_some)  # all 1,797 are for `make demo`
+    monkeypatch.setattr("selfsort.overall.PlainLines.tick", lambda self: None)  # a slow machine says how far it is
     done = selfsort("demo", "--out", "demo")
     assert (done.code, done.err) == (0, "")
     assert "80 images into 10 clusters" in done.out
@@ -325,7 +325,7 @@ class TestTheFirstTrial:
     ) -> None:
         found = importlib.util.find_spec
         monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "umap" else found(name))
-        monkeypatch.setattr(session, "_read", pytest.fail)
+        monkeypatch.setattr("selfsort.runs.sight._read", pytest.fail)
         done = selfsort("fit", photos, "--clusters", 3, "--method", "umap-kmeans", "--out", "run")
         assert_refused(done, "umap-kmeans needs the package umap-learn")
         assert not Path("run").exists()

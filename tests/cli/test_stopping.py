@@ -27,6 +27,7 @@ from selfsort.cli import main as cli
 from selfsort.data import options as reading
 from selfsort.methods import registry
 from selfsort.runs import launch as session
+from selfsort.runs import request as asking
 from selfsort.runs.folder import RunFolder
 from selfsort.runs.loop import FitRun
 
@@ -147,7 +148,7 @@ class TestSignals:
         self, selfsort: Command, npz: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
     ) -> None:
         before = files_of(tmp_path)
-        room = reading if moment == "read_source" else session
+        room = reading if moment == "read_source" else asking
         monkeypatch.setattr(room, moment, raiser(KeyboardInterrupt()))
         done = selfsort("fit", npz, *TOY_WORDS)
         assert (done.code, done.out) == (3, "")

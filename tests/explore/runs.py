@@ -8,7 +8,8 @@ from pathlib import Path
 from selfsort.data.options import ReadOptions
 from selfsort.errors import Interrupted
 from selfsort.runs.folder import RunFolder
-from selfsort.runs.launch import Request, launch
+from selfsort.runs.launch import launch
+from selfsort.runs.request import Request
 
 
 def fitted(source: Path, out: Path, clusters: int = 3, **reading: object) -> RunFolder:

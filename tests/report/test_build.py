@@ -18,7 +18,8 @@ from selfsort.data.options import ReadOptions
 from selfsort.errors import CannotWrite, InvalidInput, MissingData
 from selfsort.report import contents
 from selfsort.report.build import write_figures, write_report
-from selfsort.runs.launch import Request, launch
+from selfsort.runs.launch import launch
+from selfsort.runs.request import Request
 
 FIGURES_OF_ALL = ["curves", "sizes", "map", "samples", "confusion", "mistakes", "reliability"]
 

@@ -23,8 +23,9 @@ from selfsort.runs.edits import Edit, Move, Rename
 from selfsort.runs.folder import RunFolder
 from selfsort.runs.journal import Journal
 from selfsort.runs.labels import current_labels
-from selfsort.runs.launch import Request, launch
+from selfsort.runs.launch import launch
 from selfsort.runs.model import apply_in_chunks, load_model
+from selfsort.runs.request import Request
 from selfsort.runs.tree import TREE_FILE, tree_of
 
 IMAGES, TRUTH = shapes(12, size=16, seed=1, n_classes=4)

@@ -27,9 +27,10 @@ from selfsort.runs.encoder import EncodedModel, open_encoder, stored_encoder
 from selfsort.runs.export.table import export_run
 from selfsort.runs.folder import RunFolder
 from selfsort.runs.labels import current_labels
-from selfsort.runs.launch import Launched, Request, launch, resume
+from selfsort.runs.launch import Launched, launch, resume
 from selfsort.runs.loop import Outcome
 from selfsort.runs.model import apply_in_chunks, load_model
+from selfsort.runs.request import Request
 from selfsort.types import Encoder, Images
 
 CPU = torch.device("cpu")

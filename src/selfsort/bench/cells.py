@@ -243,7 +243,8 @@ def fit_and_score(cell: Cell, cpu_limit: int | None = None) -> Json:
     """Measure a cell in this process, which `cpu_limit` ends if the fit takes longer."""
     import torch
 
-    from selfsort.runs.launch import Request, launch
+    from selfsort.runs.launch import launch
+    from selfsort.runs.request import Request
 
     dataset = cell.read()
     launched = launch(
@@ -304,8 +305,9 @@ def learned_encoder(cell: Cell, cpu_limit: int | None = None) -> str:
     from selfsort.encoders.cache import cache_folder
     from selfsort.errors import MissingData
     from selfsort.runs.folder import RunFolder
-    from selfsort.runs.launch import Request, fill, launch
+    from selfsort.runs.launch import fill, launch
     from selfsort.runs.loop import write_outcome
+    from selfsort.runs.request import Request
 
     kept = cache_folder()
     if kept is None:

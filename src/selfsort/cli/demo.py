@@ -10,7 +10,8 @@ import numpy as np
 
 from selfsort.data import read_source
 from selfsort.runs.files import write_whole
-from selfsort.runs.launch import Request, launch
+from selfsort.runs.launch import launch
+from selfsort.runs.request import Request
 
 
 def write_digits(folder: Path) -> Path:

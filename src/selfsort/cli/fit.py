@@ -168,6 +168,7 @@ def fit(
     from selfsort.methods.registry import DEFAULT_METHOD
     from selfsort.runs import launch as runs
     from selfsort.runs.clusters import read_clusters
+    from selfsort.runs.request import Request
 
     with job(device), progress_bars(limit.seconds), limit.while_launching():
         if resume is not None:
@@ -204,7 +205,7 @@ def fit(
                 reading = runs.reading_like(earlier, reading)
                 clusters = clusters or str(earlier.n_clusters)
             assert reading is not None
-            request = runs.Request(
+            request = Request(
                 source=reading,
                 clusters=read_clusters(clusters or "auto"),
                 method=method or DEFAULT_METHOD,
@@ -257,6 +258,7 @@ def refine(
     """Go on from a finished run, or several: a second stage makes a new run. The old ones stay as they are."""
     from selfsort.data.options import ReadOptions
     from selfsort.runs import launch as launching
+    from selfsort.runs.request import Request
 
     if stage == "corrections":
         _learn_corrections(runs, out, device, json_)
@@ -270,7 +272,7 @@ def refine(
             reading = ReadOptions(path=str(source), labels=labels, labels_from_folders=labels_from_folders)
         elif labels is not None or labels_from_folders:
             raise InvalidInput("labels are read with SOURCE, and there is none. Expected both. Name the images too.")
-        request = launching.Request(
+        request = Request(
             source=launching.reading_like(earlier, reading),
             clusters=earlier.n_clusters,
             stage=stage,
@@ -314,7 +316,8 @@ def demo(context: typer.Context, out: OutOption = None) -> None:
     from selfsort.cli.demo import measure_others, write_digits
     from selfsort.data.options import ReadOptions
     from selfsort.report.build import write_report
-    from selfsort.runs.launch import Request, launch
+    from selfsort.runs.launch import launch
+    from selfsort.runs.request import Request
 
     images = write_digits(Path("selfsort-runs") if out is None else out.parent)
     with progress_bars():

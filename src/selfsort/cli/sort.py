@@ -39,7 +39,8 @@ def sort(
     from selfsort.report.build import write_report
     from selfsort.runs.clusters import read_clusters
     from selfsort.runs.encoder import AUTO_ENCODER
-    from selfsort.runs.launch import Request, launch
+    from selfsort.runs.launch import launch
+    from selfsort.runs.request import Request
 
     words = parse_names(names)
     with (

@@ -15,7 +15,8 @@ from selfsort.data.options import ReadOptions
 from selfsort.errors import CannotWrite, InvalidInput
 from selfsort.runs.export.folders import Mode, export_folders, free_place, safe_name
 from selfsort.runs.folder import RunFolder
-from selfsort.runs.launch import Request, launch
+from selfsort.runs.launch import launch
+from selfsort.runs.request import Request
 
 
 def fitted(source: Path, tmp_path: Path, **reading: object) -> RunFolder:
