@@ -15,7 +15,7 @@ from tests.bench.drawn import write_umist
 from tests.encoders.small import SmallEncoder, blobs
 
 from selfsort.bench import cells
-from selfsort.bench.cells import Cell, digest, key_of, measure, peak_memory_mb
+from selfsort.bench.cells import Cell, as_of_today, digest, key_of, measure, peak_memory_mb
 from selfsort.bench.datasets import DATASETS
 from selfsort.bench.records import SHIPPED, read_records
 from selfsort.bench.scripts import SCRIPTS
@@ -52,6 +52,25 @@ def test_limits_that_the_images_do_not_reach_make_no_other_cell() -> None:
     assert content("sc-njw", n_sparse=20, max_images=500) != content("sc-njw", max_images=500)
 
 
+@pytest.mark.parametrize("encoder", ["none", "efficientnet-lite0"])
+def test_a_setting_that_is_new_since_makes_no_record_stale_and_a_changed_default_does(encoder: str) -> None:
+    cell = Cell(dataset="umist", method="leiden", seed=0, encoder=encoder)
+    today = cell.full_settings()
+    key = key_of(cell.content(), "pixels")
+
+    def key_of_record(settings: Json) -> str:
+        written = cell.content() | {"settings_digest": digest(settings), "all_settings": settings}
+        read: str = as_of_today({**written, "key": "of its day", "fingerprint": "pixels"})["key"]
+        return read
+
+    assert key_of_record(today) == key
+    assert key_of_record({name: value for name, value in today.items() if name != "neighbours"}) == key
+    assert key_of_record({**today, "neighbours": 3}) != key
+    if encoder != "none":
+        assert key_of_record({**today, "encoder": {}}) == key
+        assert key_of_record({**today, "encoder": {"mirror": "no"}}) != key
+
+
 def test_a_record_holds_what_was_measured_and_nothing_about_whose_machine_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -60,7 +79,7 @@ def test_a_record_holds_what_was_measured_and_nothing_about_whose_machine_it_was
     record = measure(KMEANS, "pixels")
     assert record["key"] == key_of(KMEANS.content(), "pixels")
     assert record["settings"] == {"n_restarts": 2}
-    assert record["settings_digest"] == digest(KMEANS.full_settings())
+    assert record["settings_digest"] == digest(record["all_settings"]) == digest(KMEANS.full_settings())
     assert record["scores"]["acc"] > 0.5
     assert {"acc", "ari", "nmi_geometric", "nmi_arithmetic", "nmi_max"} <= set(record["scores"])
     assert (record["clusters_asked"], record["seed"], record["threads"]) == (20, 3, 1)
@@ -158,7 +177,7 @@ def test_shipped_records_hold_nothing_else() -> None:
         *("key", "dataset", "split", "size", "protocol", "method", "encoder", "settings_digest", "seed", "settings"),
         *("fingerprint", "scores", "refused", "clusters_asked", "clusters_found", "seconds", "cpu_seconds"),
         *("peak_memory_mb", "threads", "total_seconds", "method_from", "versions", "cpu", "date"),
-        *("dimension", "encode_ms"),
+        *("dimension", "encode_ms", "all_settings"),
     }
     records = read_records([SHIPPED])
     assert records

@@ -58,6 +58,12 @@ CPU_LIMIT = 900
 
 NO_ENCODER = "none"
 
+CONTENT = (
+    *("encoder_settings_digest", "dataset", "split", "size", "protocol", "method", "encoder", "settings_digest"),
+    "seed",
+)
+"""What makes two measurements the same, apart from the pixels: see `Cell.content`."""
+
 _TIMED_BATCHES, _TIMED_BATCH = 5, 8
 
 
@@ -102,16 +108,7 @@ class Cell:
         settled = self._settled()
         around = {} if settled.improve == ImproveConfig() else {"improve": settled.improve.to_json()}
         before = {} if self.encoder == NO_ENCODER else {"encoder": settled.encode.to_json()}
-        return {**self._reached(settled.config.to_json()), **around, **before}
-
-    def _reached(self, settings: Json) -> Json:
-        """Leave out what holds only for more images than there are: a new limit makes no other cell."""
-        n_images, settings = DATASETS[self.dataset].n_images, dict(settings)
-        if n_images <= settings.get("exact_search_limit", 0):
-            settings["exact_search_limit"] = 0
-        if n_images <= settings.get("max_images", 0):
-            settings.pop("n_sparse", None)
-        return settings
+        return {**_reached(settled.config.to_json(), self.dataset), **around, **before}
 
     def _settled(self) -> Settled:
         import torch
@@ -158,6 +155,37 @@ class Cell:
         }
 
 
+def _reached(settings: Json, dataset: str) -> Json:
+    """Leave out what holds only for more images than there are: a new limit makes no other cell."""
+    n_images, settings = DATASETS[dataset].n_images, dict(settings)
+    if n_images <= settings.get("exact_search_limit", 0):
+        settings["exact_search_limit"] = 0
+    if n_images <= settings.get("max_images", 0):
+        settings.pop("n_sparse", None)
+    return settings
+
+
+def as_of_today(record: Json) -> Json:
+    """Read a record as one of today: a setting that did not exist then has its default, which must change nothing.
+
+    So a new setting makes no measurement stale; a changed default does. Records of scripts have no settings.
+    """
+    from selfsort.encoders.options import EncodeConfig
+    from selfsort.improve.around import ImproveConfig
+    from selfsort.methods.registry import METHODS
+
+    if "all_settings" not in record or record["dataset"] not in DATASETS or record["method"] not in METHODS:
+        return record
+    known = DATASETS[record["dataset"]]
+    new = METHODS[record["method"]].config.from_json({"n_clusters": known.n_classes}).to_json()
+    settings = _reached({**new, **record["all_settings"]}, record["dataset"])
+    for name, config in (("improve", ImproveConfig), ("encoder", EncodeConfig)):
+        if name in settings:
+            settings[name] = {**config().to_json(), **settings[name]}
+    content = {name: record[name] for name in CONTENT if name in record} | {"settings_digest": digest(settings)}
+    return record | content | {"key": key_of(content, record["fingerprint"])}
+
+
 def label(method: str, settings: Mapping[str, Any], encoder: str = NO_ENCODER, recipe: str = "auto") -> str:
     """Name a method with its recipe, the settings that were changed and the encoder before it.
 
@@ -196,6 +224,7 @@ def measure(cell: Cell, fingerprint: str) -> Json:
         "key": key_of(content, fingerprint),
         **content,
         "settings": dict(cell.settings),
+        "all_settings": cell.full_settings(),
         "fingerprint": fingerprint,
         **measured,
         "total_seconds": round(time.monotonic() - started, 2),

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from selfsort.bench.cells import as_of_today
 from selfsort.errors import CannotWrite, InvalidInput
 from selfsort.types import Json
 
@@ -26,10 +27,10 @@ _FIELDS: dict[str, type | tuple[type, ...]] = {
 
 
 def read_records(folders: Iterable[Path]) -> dict[str, Json]:
-    """Return the records of all tables by key; those of later folders win."""
+    """Return the records of all tables by key, as if they were of today; those of later folders win."""
     found: dict[str, Json] = {}
     for path in (path for folder in folders for path in sorted(folder.glob("*.jsonl"))):
-        for record in _lines(path):
+        for record in map(as_of_today, _lines(path)):
             # The newest stands last, also in the order of the mapping.
             found.pop(record["key"], None)
             found[record["key"]] = record

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from selfsort.bench.cells import CONTENT
 from selfsort.bench.datasets import DATASETS
 from selfsort.bench.tables import Row, Table
 from selfsort.metrics.published import Score, published
@@ -122,5 +123,4 @@ def summarise(table: Table, records: Mapping[str, Json]) -> list[Summary]:
 
 
 def _group(content: Mapping[str, object]) -> tuple[str, ...]:
-    names = ("encoder_settings_digest", "dataset", "split", "size", "protocol", "method", "encoder", "settings_digest")
-    return tuple(str(content.get(name)) for name in names)
+    return tuple(str(content.get(name)) for name in CONTENT if name != "seed")
