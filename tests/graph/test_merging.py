@@ -9,14 +9,14 @@ import pytest
 from scipy.sparse import csr_array
 from tests.graph.graphs import random_graph
 
-from selfsort.graph._kernels import agglomerate as kernels
-from selfsort.graph._kernels import merging
+from selfsort.graph._kernels import merging, tables
+from selfsort.graph._kernels.agglomerate import run, start
 from selfsort.graph.affinity import digraph
 from selfsort.graph.agglomerate import Agglomeration, agglomerate, nearest_neighbour_components
 from selfsort.graph.knn import nearest_neighbours
 from selfsort.types import F32, I64
 
-RULE = kernels.MergeRule(kernels.EXACT, 0.0, 0.0, 1)
+RULE = tables.MergeRule(tables.EXACT, 0.0, 0.0, 1)
 
 
 def crowd(seed: int) -> F32:
@@ -90,16 +90,16 @@ def test_looking_up_a_wide_frontier_is_the_same_as_walking_it(
 ) -> None:
     rows = crowd(seed)
     with_many = merged(rows)
-    monkeypatch.setattr(kernels, "N_WIDE", n_wide)
+    monkeypatch.setattr(tables, "N_WIDE", n_wide)
     assert_same(merged(rows), with_many)
 
 
 def test_wide_frontiers_get_an_index_and_give_it_back() -> None:
     near = nearest_neighbours(crowd(0), 12)
     state, _ = merging._first_state(digraph(near), nearest_neighbour_components(near), RULE)
-    kernels.start(state, RULE)
+    start(state, RULE)
     seen: set[int] = set()
-    while kernels.run(state, RULE, int(state.counts[kernels.N_LIVE]) - 1, -1, -1) == kernels.DONE:
+    while run(state, RULE, int(state.counts[tables.N_LIVE]) - 1, -1, -1) == tables.DONE:
         holders = state.wide[state.wide != -1]
         seen.update(holders.tolist())
         assert set(holders.tolist()) <= set(state.names["handle"].tolist()), "a cluster that is gone holds none"
@@ -109,7 +109,7 @@ def test_wide_frontiers_get_an_index_and_give_it_back() -> None:
             row = state.places[state.clusters["index"][handle]]
             outside = np.flatnonzero((row != -1) & (state.items["label"] != handle))
             np.testing.assert_array_equal(state.front["item"][row[outside]], outside)
-    assert len(seen) > kernels.N_WIDE, "rows are handed on"
+    assert len(seen) > tables.N_WIDE, "rows are handed on"
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -22,115 +22,27 @@ start label in it; ties go to the lowest name).
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
+from selfsort.graph._kernels.frontiers import _cross_terms
+from selfsort.graph._kernels.tables import (
+    APPROX_ALPHA,
+    APPROX_SIZE,
+    DEAD,
+    DONE,
+    EXACT,
+    FULL,
+    ISOLATED,
+    N_FREE,
+    N_LIVE,
+    N_MERGED,
+    MergeRule,
+    MergeState,
+)
 from selfsort.graph.jit import kernel
 from selfsort.types import F64, I64
-
-I32 = npt.NDArray[np.int32]
-I8 = npt.NDArray[np.int8]
-Records = npt.NDArray[Any]
-
-# The frontier of a cluster Q: items v outside it with r(v), arriving from Q, and c(v), leaving to Q; each item once.
-# It lies in chunks, one per start cluster. Item -1 is an entry out of use. The rank counts the entries of a frontier
-# that has an index.
-FRONT = np.dtype([("item", "i4"), ("rank", "i4"), ("arriving", "f8"), ("leaving", "f8")], align=True)
-# The handle of the item's cluster; scratch: where the item is in the smaller cluster's frontier, -1 between merges.
-ITEM = np.dtype([("label", "i4"), ("place", "i4")])
-CHUNK = np.dtype([("next", "i4"), ("begin", "i8"), ("end", "i8")], align=True)
-CLUSTER = np.dtype(
-    [
-        ("name", "i4"),
-        ("first_item", "i4"),
-        ("last_item", "i4"),
-        ("first_chunk", "i4"),
-        ("last_chunk", "i4"),
-        ("first_half", "i4"),
-        ("last_half", "i4"),
-        ("best", "i4"),  # handle of the closest cluster, -1 for none
-        ("index", "i4"),  # row of the index of its frontier, -1 for none
-        ("n_front", "i4"),  # entries of the frontier, some of them perhaps out of use
-        ("n_ranks", "i4"),  # entries that its index has ever had
-        ("tree_id", "i8"),  # number in the merge history
-        ("size", "i8"),
-        ("best_affinity", "f8"),
-        ("kth_affinity", "f8"),  # smallest affinity that the score depends on
-    ],
-    align=True,
-)
-HALF = np.dtype(
-    [
-        ("other", "i4"),  # handle of the cluster at the other end, or DEAD
-        ("twin", "i4"),  # the half-edge of that cluster, -1 while there is none
-        ("next", "i4"),  # linked list of a cluster's half-edges
-        ("flow", "f8"),  # U arriving at this end from the other
-        ("affinity", "f8"),  # A of the two ends, the same on both halves
-    ],
-    align=True,
-)
-NAME = np.dtype([("handle", "i4"), ("score", "f8")], align=True)  # handle -1 and score -1 for names out of use
-MERGE = np.dtype(
-    [
-        ("first", "i8"),  # number in the history of the cluster with the lower name
-        ("second", "i8"),
-        ("name", "i8"),
-        ("old_name", "i8"),
-        ("affinity", "f8"),
-        ("size", "i8"),
-    ]
-)
-
-DEAD = -1
-# A frontier is wide if it has more than so many times the entries of the one that it meets ...
-WIDE = 8
-# ... and so many have an index. The last few clusters are the wide ones: more would be used little.
-N_WIDE = 8
-# Places in MergeState.counts.
-N_LIVE, N_MERGED, N_FREE = 0, 1, 2
-# What `run` says when it stops.
-DONE, ISOLATED, FULL = 0, 1, 2
-# How the weight arriving at a merged cluster is found.
-EXACT, APPROX_SIZE, APPROX_ALPHA = 0, 1, 2
-
-
-# Compiled code on disk refers to the two classes below by name: a new name needs the old one to stay importable.
-
-
-class MergeRule(NamedTuple):
-    """What to merge and how to update."""
-
-    update: int
-    alpha: float
-    structure_weight: float
-    n_structure: int
-
-
-class MergeState(NamedTuple):
-    """All that changes while merging: n items, c start clusters, h places of half-edges, p a power of two >= c."""
-
-    items: Records  # (n,) ITEM
-    next_item: I32  # (n,) linked list of a cluster's items
-    front: Records  # FRONT
-    chunks: Records  # (c,) CHUNK
-    clusters: Records  # (c,) CLUSTER by handle
-    names: Records  # (p,) NAME
-    winner: I32  # (2p,) tournament over names
-    halves: Records  # (h,) HALF
-    free: I32  # (h,) stack of unused places of half-edges
-    counts: I64  # (3,)
-    wide: I32  # (w,) handles of the clusters whose frontiers have an index, -1 for a free row
-    places: I32  # (w, n) where in the frontier each item is, -1 for nowhere
-    merges: Records  # (c,) MERGE
-    # Scratch:
-    found: I32  # (n,)
-    shared: I64  # (n,)
-    half_to: I32  # (c,) half-edge from the cluster being merged to each other one, else -1
-    cross: F64  # (c,) cross terms of the exact update
-    crossed: I32  # (c,) clusters that have such terms
-    top: F64  # (n_structure,)
 
 
 @kernel
@@ -226,176 +138,6 @@ def start(state: MergeState, rule: MergeRule) -> None:
 
 
 @kernel
-def _end_chunk(state: MergeState, handle: int, before: int, c: int, kept: int) -> int:
-    """Shorten a chunk of a cluster's frontier, unlink it if nothing is left; return the last chunk that stays."""
-    chunk = state.chunks[c]
-    chunk.end = kept
-    if kept > chunk.begin:
-        return c
-    if before == -1:
-        state.clusters[handle].first_chunk = chunk.next
-    else:
-        state.chunks[before].next = chunk.next
-    return before
-
-
-@kernel
-def _spread(state: MergeState, large: int, small: int) -> int:
-    """Say in the items' places where each item of the smaller cluster's frontier is; return how many there are.
-
-    Items inside either cluster can never matter again and are dropped, here and in `_fold`.
-    """
-    front = state.front
-    n_found = 0
-    before, c = -1, state.clusters[small].first_chunk
-    while c != -1:
-        kept = state.chunks[c].begin
-        for t in range(state.chunks[c].begin, state.chunks[c].end):
-            u = front[t].item
-            if u != -1 and state.items[u].label != large and state.items[u].label != small:
-                if kept != t:  # most stay where they are, and need not be written
-                    front[kept] = front[t]
-                state.items[u].place = kept
-                state.found[n_found] = u
-                n_found += 1
-                kept += 1
-        before = _end_chunk(state, small, before, c, kept)
-        c = state.chunks[c].next
-    state.clusters[small].last_chunk = before
-    state.clusters[small].n_front = n_found
-    return n_found
-
-
-@kernel
-def add_term(state: MergeState, other: int, term: float, n_crossed: int) -> int:
-    """Add to the cross terms of a cluster; return how many clusters have some."""
-    if state.cross[other] == 0.0:
-        state.crossed[n_crossed] = other
-        n_crossed += 1
-    state.cross[other] += term
-    return n_crossed
-
-
-@kernel
-def _fold(state: MergeState, small: int, item: int, place: int, n_crossed: int) -> int:
-    """Fold the smaller cluster's entry of an item into the other's, whose place this is: there is a cross term.
-
-    The entry folded in is marked by item -1. Returns how many clusters have cross terms.
-    """
-    one, two = state.front[place], state.front[state.items[item].place]
-    term = one.arriving * two.leaving + two.arriving * one.leaving
-    one.arriving += two.arriving
-    one.leaving += two.leaving
-    two.item = -1
-    state.clusters[small].n_front -= 1
-    return add_term(state, state.items[item].label, term, n_crossed) if term > 0.0 else n_crossed
-
-
-@kernel
-def _fold_walking(state: MergeState, large: int, small: int) -> int:
-    """Walk the larger cluster's frontier and fold in what the other shares; return how many clusters this concerns."""
-    front = state.front
-    n_crossed = n_front = 0
-    before, c = -1, state.clusters[large].first_chunk
-    while c != -1:
-        kept = state.chunks[c].begin
-        for t in range(state.chunks[c].begin, state.chunks[c].end):
-            u = front[t].item
-            if u == -1 or state.items[u].label == large or state.items[u].label == small:
-                continue
-            if kept != t:
-                front[kept] = front[t]
-            if state.items[u].place != -1:
-                n_crossed = _fold(state, small, u, kept, n_crossed)
-            kept += 1
-        n_front += kept - state.chunks[c].begin
-        before = _end_chunk(state, large, before, c, kept)
-        c = state.chunks[c].next
-    state.clusters[large].last_chunk = before
-    state.clusters[large].n_front = n_front
-    return n_crossed
-
-
-@kernel
-def _enter(state: MergeState, handle: int, item: int, place: int) -> None:
-    """Put an entry of a cluster's frontier into its index, as the last one."""
-    cluster = state.clusters[handle]
-    state.places[cluster.index, item] = place
-    state.front[place].rank = cluster.n_ranks
-    cluster.n_ranks += 1
-
-
-@kernel
-def _fold_by_index(state: MergeState, large: int, small: int, n_found: int) -> int:
-    """Do what `_fold_walking` does, by looking up what the smaller cluster's frontier has in the other's index.
-
-    In the order of the larger frontier, as if it were walked: sums of floats depend on it.
-    """
-    place_of = state.places[state.clusters[large].index]
-    n_shared = 0
-    for t in range(n_found):
-        u = state.found[t]
-        if place_of[u] == -1:
-            _enter(state, large, u, state.items[u].place)
-        else:
-            state.shared[n_shared] = (np.int64(state.front[place_of[u]].rank) << 32) | u
-            n_shared += 1
-    state.shared[:n_shared].sort()
-    n_crossed = 0
-    for t in range(n_shared):
-        u = state.shared[t] & 0xFFFFFFFF
-        n_crossed = _fold(state, small, u, place_of[u], n_crossed)
-    return n_crossed
-
-
-@kernel
-def _claim_index(state: MergeState, handle: int) -> None:
-    """Give a cluster's frontier an index if one is free, or serves a narrower frontier."""
-    narrowest, n_least = -1, state.clusters[handle].n_front
-    for w in range(len(state.wide)):
-        n_front = 0 if state.wide[w] == -1 else state.clusters[state.wide[w]].n_front
-        if n_front < n_least:
-            narrowest, n_least = w, n_front
-    if narrowest == -1:
-        return
-    if state.wide[narrowest] != -1:
-        _free_index(state, state.wide[narrowest])
-    state.wide[narrowest] = handle
-    cluster = state.clusters[handle]
-    cluster.index, cluster.n_ranks = narrowest, 0
-    c = cluster.first_chunk
-    while c != -1:
-        for t in range(state.chunks[c].begin, state.chunks[c].end):
-            if state.front[t].item != -1:
-                _enter(state, handle, state.front[t].item, t)
-        c = state.chunks[c].next
-
-
-@kernel
-def _free_index(state: MergeState, handle: int) -> None:
-    w = state.clusters[handle].index
-    state.places[w] = -1
-    state.wide[w] = state.clusters[handle].index = -1
-
-
-@kernel
-def _cross_terms(state: MergeState, large: int, small: int) -> int:
-    """Make the two frontiers one; sum the cross terms of the exact update and return how many clusters have one."""
-    if state.clusters[small].index != -1:
-        _free_index(state, small)
-    n_found = _spread(state, large, small)
-    if state.clusters[large].index == -1 and state.clusters[large].n_front > WIDE * n_found:
-        _claim_index(state, large)
-    if state.clusters[large].index == -1:
-        n_crossed = _fold_walking(state, large, small)
-    else:
-        n_crossed = _fold_by_index(state, large, small, n_found)
-    for t in range(n_found):
-        state.items[state.found[t]].place = -1
-    return n_crossed
-
-
-@kernel
 def _kill(state: MergeState, half: int) -> None:
     """End an edge; each list lets go of its half when it is next walked."""
     state.halves[state.halves[half].twin].other = DEAD
@@ -466,7 +208,7 @@ def _join_lists(state: MergeState, large: int, small: int) -> None:
 
 
 @kernel
-def new_half(state: MergeState, handle: int, other: int, flow: float) -> int:
+def _new_half(state: MergeState, handle: int, other: int, flow: float) -> int:
     """Put a half-edge at the front of a cluster's list; return its place."""
     state.counts[N_FREE] -= 1
     half: int = state.free[state.counts[N_FREE]]
@@ -483,7 +225,7 @@ def new_half(state: MergeState, handle: int, other: int, flow: float) -> int:
 
 
 @kernel
-def pair(state: MergeState, one: int, two: int) -> None:
+def _pair(state: MergeState, one: int, two: int) -> None:
     """Make an edge of two half-edges."""
     state.halves[one].twin = two
     state.halves[two].twin = one
@@ -496,7 +238,7 @@ def _add_cross(state: MergeState, large: int, n_crossed: int) -> None:
         other = state.crossed[t]
         half = state.half_to[other]
         if half == -1:
-            pair(state, new_half(state, large, other, state.cross[other]), new_half(state, other, large, 0.0))
+            _pair(state, _new_half(state, large, other, state.cross[other]), _new_half(state, other, large, 0.0))
         else:
             state.halves[half].flow += state.cross[other]
         state.cross[other] = 0.0

@@ -10,9 +10,10 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 
 from selfsort.errors import invalid
-from selfsort.graph._kernels import agglomerate as kernels
-from selfsort.graph._kernels.agglomerate import I32, MergeRule, MergeState, Records
+from selfsort.graph._kernels import tables
+from selfsort.graph._kernels.agglomerate import run, start
 from selfsort.graph._kernels.starting import Arcs, add_twins, fill_frontiers, link
+from selfsort.graph._kernels.tables import I32, MergeRule, MergeState, Records
 from selfsort.graph.absorb import member_sums
 from selfsort.graph.condensed import near_order
 from selfsort.graph.tree import BY_ISOLATION, MergeTree
@@ -29,21 +30,21 @@ def merge_down(
     """Merge the start clusters 0..c-1 until `n_clusters` are left."""
     n_start = int(labels.max()) + 1
     state, place = _first_state(weights, labels, rule)
-    kernels.start(state, rule)
+    start(state, rule)
     reasons = np.zeros(max(n_start - n_clusters, 0), dtype=np.int8)
     loners: _Loners | None = None
     # A hundred stops on the way: progress is shown and an interrupt is heard.
     stops = np.unique(np.linspace(n_clusters, n_start, 101).astype(np.int64))[-2::-1]
     for stop in track(stops, "merging clusters", len(stops)):
         first = second = -1
-        while (outcome := kernels.run(state, rule, int(stop), first, second)) != kernels.DONE:
-            if outcome == kernels.FULL:
+        while (outcome := run(state, rule, int(stop), first, second)) != tables.DONE:
+            if outcome == tables.FULL:
                 state, first, second = _grown(state), -1, -1  # a pair passed in is merged before room runs out
                 continue
             loners = loners or _Loners(features, state, place)
             first, second = loners.pick(state)
-            reasons[state.counts[kernels.N_MERGED]] = BY_ISOLATION
-    merges = state.merges[: state.counts[kernels.N_MERGED]]
+            reasons[state.counts[tables.N_MERGED]] = BY_ISOLATION
+    merges = state.merges[: state.counts[tables.N_MERGED]]
     return MergeTree(
         start=labels,
         merges=np.stack([merges["first"], merges["second"]], axis=1),
@@ -71,7 +72,7 @@ class _Loners:
         self.features, self.place = features, place
         self.names: I64 = np.flatnonzero(state.names["handle"] != -1)
         self.sums: F64 | None = None  # of the features of each cluster in `names`, once they are needed
-        self.n_seen = int(state.counts[kernels.N_MERGED])
+        self.n_seen = int(state.counts[tables.N_MERGED])
         live = state.clusters[state.names["handle"][self.names]]
         self.by_size = list(zip(live["size"].tolist(), live["name"].tolist(), live["tree_id"].tolist(), strict=True))
         heapq.heapify(self.by_size)
@@ -98,7 +99,7 @@ class _Loners:
 
     def _catch_up(self, state: MergeState) -> None:
         """Take in what has been merged since the last pick."""
-        n_start, n_merged = len(state.clusters), int(state.counts[kernels.N_MERGED])
+        n_start, n_merged = len(state.clusters), int(state.counts[tables.N_MERGED])
         for m in range(self.n_seen, n_merged):
             kept, gone, size = (int(state.merges[field][m]) for field in ("name", "old_name", "size"))
             if self.sums is not None:
@@ -136,11 +137,11 @@ def _first_state(weights: csr_array, labels: I64, rule: MergeRule) -> tuple[Merg
     members = csr_array((np.ones(n_items), (handle[labels], np.arange(n_items))), shape=(n_start, n_items))
     place = np.empty(n_items, dtype=np.int32)
     place[members.indices] = np.arange(n_items)
-    items = np.zeros(n_items, dtype=kernels.ITEM)
+    items = np.zeros(n_items, dtype=tables.ITEM)
     items["label"], items["place"] = np.repeat(np.arange(n_start), np.diff(members.indptr)), -1
     front_ptr, front = _first_frontiers(weights, members, place, items)
-    clusters = np.zeros(n_start, dtype=kernels.CLUSTER)
-    chunks = np.zeros(n_start, dtype=kernels.CHUNK)
+    clusters = np.zeros(n_start, dtype=tables.CLUSTER)
+    chunks = np.zeros(n_start, dtype=tables.CHUNK)
     chunks["begin"], chunks["end"], chunks["next"] = front_ptr[:-1], front_ptr[1:], -1
     clusters["first_item"], clusters["last_item"] = members.indptr[:-1], members.indptr[1:] - 1
     next_item = np.arange(1, n_items + 1, dtype=np.int32)
@@ -150,7 +151,7 @@ def _first_state(weights: csr_array, labels: I64, rule: MergeRule) -> tuple[Merg
     clusters["first_half"] = clusters["last_half"] = clusters["index"] = -1
     clusters["size"], clusters["n_front"] = np.diff(members.indptr), np.diff(front_ptr)
     n_names = 1 << max(n_start - 1, 1).bit_length()
-    names = np.zeros(n_names, dtype=kernels.NAME)
+    names = np.zeros(n_names, dtype=tables.NAME)
     names["handle"], names["score"] = -1, -1.0
     names["handle"][:n_start] = handle
     n_places = _HALVES_EACH * n_start
@@ -162,12 +163,12 @@ def _first_state(weights: csr_array, labels: I64, rule: MergeRule) -> tuple[Merg
         clusters=clusters,
         names=names,
         winner=np.tile(np.arange(n_names, dtype=np.int32), 2),
-        halves=np.empty(n_places, dtype=kernels.HALF),
+        halves=np.empty(n_places, dtype=tables.HALF),
         free=np.arange(n_places, dtype=np.int32)[::-1].copy(),
         counts=np.array([n_start, 0, n_places], dtype=np.int64),
-        wide=np.full(kernels.N_WIDE, -1, dtype=np.int32),
-        places=np.full((kernels.N_WIDE, n_items), -1, dtype=np.int32),
-        merges=np.zeros(n_start, dtype=kernels.MERGE),
+        wide=np.full(tables.N_WIDE, -1, dtype=np.int32),
+        places=np.full((tables.N_WIDE, n_items), -1, dtype=np.int32),
+        merges=np.zeros(n_start, dtype=tables.MERGE),
         found=np.zeros(n_items, dtype=np.int32),
         shared=np.zeros(n_items, dtype=np.int64),
         half_to=np.full(n_start, -1, dtype=np.int32),
@@ -186,7 +187,7 @@ def _first_frontiers(weights: csr_array, members: csr_array, place: I32, items: 
     """Return the frontiers of the start clusters, one after the other, and where each begins."""
     out, into, inside = (Arcs(t.indptr, t.indices, t.data) for t in (weights, csr_array(weights.T), members))
     # The most there can be; what is not written to takes no memory, and goes back at the end.
-    front = np.empty(2 * weights.nnz, dtype=kernels.FRONT)
+    front = np.empty(2 * weights.nnz, dtype=tables.FRONT)
     begin: I64 = fill_frontiers(out, into, inside, place, items, front)
     front.resize(begin[-1], refcheck=False)
     return begin, front
@@ -194,12 +195,12 @@ def _first_frontiers(weights: csr_array, members: csr_array, place: I32, items: 
 
 def _grown(state: MergeState) -> MergeState:
     """Return the state with half as many places for half-edges again, and at least two more per start cluster."""
-    n_old, n_free = len(state.free), int(state.counts[kernels.N_FREE])
+    n_old, n_free = len(state.free), int(state.counts[tables.N_FREE])
     n_new = n_old + n_old // 2 + 2 * len(state.clusters)
-    halves = np.empty(n_new, dtype=kernels.HALF)
+    halves = np.empty(n_new, dtype=tables.HALF)
     halves[:n_old] = state.halves
     free = np.zeros(n_new, dtype=np.int32)
     free[:n_free] = state.free[:n_free]
     free[n_free : n_free + n_new - n_old] = np.arange(n_old, n_new)[::-1]
-    state.counts[kernels.N_FREE] += n_new - n_old
+    state.counts[tables.N_FREE] += n_new - n_old
     return state._replace(halves=halves, free=free)

@@ -9,7 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from selfsort.graph._kernels.agglomerate import I32, N_FREE, N_LIVE, MergeState, Records, add_term, new_half, pair
+from selfsort.graph._kernels.agglomerate import _new_half, _pair
+from selfsort.graph._kernels.frontiers import _add_term
+from selfsort.graph._kernels.tables import I32, N_FREE, N_LIVE, MergeState, Records
 from selfsort.graph.jit import kernel
 from selfsort.types import F64, I64
 
@@ -97,17 +99,17 @@ def link(state: MergeState, first: int) -> int:
         for t in range(state.chunks[c].begin, state.chunks[c].end):
             flow = front[t].arriving * front[t].leaving
             if flow > 0.0:
-                n_crossed = add_term(state, state.items[front[t].item].label, flow, n_crossed)
+                n_crossed = _add_term(state, state.items[front[t].item].label, flow, n_crossed)
         for t in range(n_crossed):
             other = state.crossed[t]
-            half = new_half(state, c, other, state.cross[other])
+            half = _new_half(state, c, other, state.cross[other])
             state.cross[other] = 0.0
             if other < c:
                 twin = state.clusters[other].first_half
                 while twin != -1 and halves[twin].other != c:
                     twin = halves[twin].next
                 if twin != -1:
-                    pair(state, half, twin)
+                    _pair(state, half, twin)
     return len(state.clusters)
 
 
@@ -120,6 +122,6 @@ def add_twins(state: MergeState, first: int) -> int:
         half = state.clusters[c].first_half
         while half != -1:
             if state.halves[half].twin == -1:
-                pair(state, half, new_half(state, state.halves[half].other, c, 0.0))
+                _pair(state, half, _new_half(state, state.halves[half].other, c, 0.0))
             half = state.halves[half].next
     return len(state.clusters)
