@@ -92,6 +92,17 @@ def test_fewer_neighbours_are_a_narrower_graph() -> None:
     )
 
 
+def test_places_that_nobody_fills_leave_no_trace() -> None:
+    features, _ = blobs([30, 30])
+    full = nearest_neighbours(features, 6)
+    gaps = np.full((60, 2), -1), np.zeros((60, 2), dtype=np.float32)
+    padded = Neighbours(np.concatenate([full.idx, gaps[0]], axis=1), np.concatenate([full.sq_dist, gaps[1]], axis=1))
+    plain, with_gaps = symmetric_affinities(full), symmetric_affinities(padded)
+    assert plain.has_canonical_format
+    for part in ("indptr", "indices", "data"):
+        np.testing.assert_array_equal(getattr(with_gaps, part), getattr(plain, part))
+
+
 def test_labels_are_numbered_by_first_appearance() -> None:
     assert in_order(np.array([9, 2, 2, 9, 0])).tolist() == [0, 1, 1, 0, 2]
 

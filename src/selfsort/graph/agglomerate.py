@@ -29,8 +29,8 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
 from selfsort.errors import invalid
-from selfsort.graph._kernels.agglomerate import APPROX_ALPHA, APPROX_SIZE, EXACT, MergeRule
 from selfsort.graph._kernels.merging import merge_down
+from selfsort.graph._kernels.tables import APPROX_ALPHA, APPROX_SIZE, EXACT, MergeRule
 from selfsort.graph.absorb import absorb_small, find_cut
 from selfsort.graph.neighbours import Neighbours
 from selfsort.graph.tree import BY_ABSORPTION, BY_ISOLATION, MergeTree

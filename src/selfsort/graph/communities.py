@@ -84,17 +84,19 @@ def symmetric_affinities(neighbours: Neighbours, n_neighbours: int | None = None
         neighbours: who is near whom; -1 marks a place that nobody fills.
         n_neighbours: use only so many of them; None for all.
     """
-    idx, sq_dist = neighbours.idx[:, :n_neighbours], neighbours.sq_dist[:, :n_neighbours].astype(np.float64)
+    idx, sq_dist = neighbours.idx[:, :n_neighbours], neighbours.sq_dist[:, :n_neighbours]
     is_there = idx >= 0
-    near = sq_dist[is_there]
+    kept = ... if is_there.all() else is_there  # a mask copies: of a million images, hundreds of megabytes
+    weights, columns = sq_dist[kept].astype(np.float64).ravel(), idx[kept].astype(np.int32).ravel()
     # The mean is zero where all images are the same; any scale then gives the weight one.
-    weights = np.exp(-near / ((float(near.mean()) if len(near) else 0.0) or 1.0))
+    weights /= -((float(weights.mean()) if len(weights) else 0.0) or 1.0)
+    np.exp(weights, out=weights)
     ends = np.concatenate([[0], np.cumsum(is_there.sum(axis=1))])
-    graph = csr_array((weights, idx[is_there], ends), shape=(len(idx), len(idx)))
+    graph = csr_array((weights, columns, ends), shape=(len(idx), len(idx)))
+    graph.sort_indices()  # two sorted graphs are added in one pass, and the sum is sorted too
     both = csr_array(graph + graph.T)
     both.data /= 2
     both.eliminate_zeros()
-    both.sort_indices()
     return both
 
 

@@ -54,6 +54,11 @@ class Condensed:
         return of_images
 
 
+def near_order(graph: csr_array) -> I64:
+    """Return all items in an order in which those that can be reached from each other in few steps are together."""
+    return order_by_reach(graph.indptr, graph.indices, _N_TOGETHER)
+
+
 @dataclass(frozen=True, eq=False)
 class Arranged:
     """A graph whose neighbours are near each other."""
@@ -65,7 +70,7 @@ class Arranged:
     @classmethod
     def of(cls, graph: csr_array) -> Arranged:
         """Put items that can be reached from each other in few steps together."""
-        order = order_by_reach(graph.indptr, graph.indices, _N_TOGETHER)
+        order = near_order(graph)
         indices, weights = np.empty(graph.nnz, np.int32), np.empty(graph.nnz)
         indptr = rearrange(graph.indptr, graph.indices, graph.data, order, indices, weights)
         return cls(csr_array((weights, indices, indptr), shape=graph.shape), order)

@@ -9,10 +9,12 @@ Merging M and N into S leaves U[P, S] = U[P, M] + U[P, N]. The other direction n
 
 and v has a cross term only if it lies on the frontier of both M and N. What lies inside a cluster leaves its
 frontier, so large clusters have small frontiers for their size, and two clusters of c items are merged in far
-fewer than c K steps.
+fewer than c K steps. Where a wide frontier meets a narrow one time and again it is not walked: the few widest have
+an index, and what the narrow one shares is looked up there.
 
-The table has an edge for each pair of clusters with a non-zero affinity, made of two half-edges h and h ^ 1, one in
-the linked list of each cluster. An edge that dies leaves a list when the list is next walked.
+The table has an edge for each pair of clusters with a non-zero affinity, made of two half-edges, twins, one in the
+linked list of each cluster. An edge that dies leaves a list when the list is next walked. A cluster's half-edges lie
+side by side at first, and lists are joined whole, so that walking them is mostly reading on.
 
 A cluster has a handle (its place in the arrays; the larger cluster's survives a merge) and a name (the lowest
 start label in it; ties go to the lowest name).
@@ -20,123 +22,46 @@ start label in it; ties go to the lowest name).
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
+from selfsort.graph._kernels.frontiers import _cross_terms
+from selfsort.graph._kernels.tables import (
+    APPROX_ALPHA,
+    APPROX_SIZE,
+    DEAD,
+    DONE,
+    EXACT,
+    FULL,
+    ISOLATED,
+    N_FREE,
+    N_LIVE,
+    N_MERGED,
+    MergeRule,
+    MergeState,
+)
 from selfsort.graph.jit import kernel
 from selfsort.types import F64, I64
-
-I32 = npt.NDArray[np.int32]
-I8 = npt.NDArray[np.int8]
-Records = npt.NDArray[Any]
-
-# The frontier of a cluster Q: items v outside it with r(v), arriving from Q, and c(v), leaving to Q; each item once.
-# It lies in chunks, one per start cluster. Item -1 is an entry out of use.
-FRONT = np.dtype([("item", "i4"), ("arriving", "f8"), ("leaving", "f8")], align=True)
-# The handle of the item's cluster; scratch: where the item is in the smaller cluster's frontier, -1 between merges.
-ITEM = np.dtype([("label", "i4"), ("place", "i4")])
-CHUNK = np.dtype([("next", "i4"), ("begin", "i8"), ("end", "i8")], align=True)
-CLUSTER = np.dtype(
-    [
-        ("name", "i4"),
-        ("first_item", "i4"),
-        ("last_item", "i4"),
-        ("first_chunk", "i4"),
-        ("last_chunk", "i4"),
-        ("first_half", "i4"),
-        ("last_half", "i4"),
-        ("best", "i4"),  # handle of the closest cluster, -1 for none
-        ("half_to", "i4"),  # scratch: half-edge from the cluster being merged to this one, else -1
-        ("tree_id", "i8"),  # number in the merge history
-        ("size", "i8"),
-        ("best_affinity", "f8"),
-        ("kth_affinity", "f8"),  # smallest affinity that the score depends on
-        ("cross", "f8"),  # scratch: cross terms of the exact update
-    ],
-    align=True,
-)
-HALF = np.dtype(
-    [
-        ("owner", "i4"),  # handle, or DEAD, or UNLINKED
-        ("next", "i4"),  # linked list of a cluster's half-edges
-        ("flow", "f8"),  # U arriving at the owner from the other end
-        ("affinity", "f8"),  # A(owner, other end), the same on both halves
-    ],
-    align=True,
-)
-NAME = np.dtype([("handle", "i4"), ("score", "f8")], align=True)  # handle -1 and score -1 for names out of use
-MERGE = np.dtype(
-    [
-        ("first", "i8"),  # number in the history of the cluster with the lower name
-        ("second", "i8"),
-        ("name", "i8"),
-        ("old_name", "i8"),
-        ("affinity", "f8"),
-        ("size", "i8"),
-    ]
-)
-
-DEAD, UNLINKED = -1, -2
-# Places in MergeState.counts.
-N_LIVE, N_MERGED, N_FREE = 0, 1, 2
-# What `run` says when it stops.
-DONE, ISOLATED, FULL = 0, 1, 2
-# How the weight arriving at a merged cluster is found.
-EXACT, APPROX_SIZE, APPROX_ALPHA = 0, 1, 2
-
-
-# Compiled code on disk refers to the two classes below by name: a new name needs the old one to stay importable.
-
-
-class MergeRule(NamedTuple):
-    """What to merge and how to update."""
-
-    update: int
-    alpha: float
-    structure_weight: float
-    n_structure: int
-
-
-class MergeState(NamedTuple):
-    """All that changes while merging: n items, c start clusters, e edge places, p a power of two >= c."""
-
-    items: Records  # (n,) ITEM
-    next_item: I32  # (n,) linked list of a cluster's items
-    front: Records  # FRONT
-    chunks: Records  # (c,) CHUNK
-    clusters: Records  # (c,) CLUSTER by handle
-    names: Records  # (p,) NAME
-    winner: I32  # (2p,) tournament over names
-    halves: Records  # (2e,) HALF
-    free: I32  # (e,) stack of unused edges
-    counts: I64  # (3,)
-    merges: Records  # (c,) MERGE
-    # Scratch:
-    found: I32  # (n,)
-    crossed: I32  # (c,)
-    top: F64  # (n_structure,)
-
-
-@kernel
-def _play(state: MergeState, place: int) -> None:
-    """Replay the tournament from a place upwards; equal scores: the lower name wins."""
-    while place >= 1:
-        left, right = state.winner[2 * place], state.winner[2 * place + 1]
-        state.winner[place] = left if state.names[left].score >= state.names[right].score else right
-        place //= 2
 
 
 @kernel
 def _set_score(state: MergeState, name: int, score: float) -> None:
-    state.names[name].score = score
-    _play(state, (len(state.names) + name) // 2)
+    """Set a score and replay the tournament upwards; equal scores: the lower name wins."""
+    names, winner = state.names, state.winner
+    names[name].score = score
+    place, is_open = (len(names) + name) // 2, True
+    while place >= 1 and is_open:
+        left, right = winner[2 * place], winner[2 * place + 1]
+        best = left if names[left].score >= names[right].score else right
+        is_open = best == name or best != winner[place]  # else one that has not changed wins here as before
+        winner[place] = best
+        place //= 2
 
 
 @kernel
 def _unlink(state: MergeState, handle: int, before: int, half: int) -> None:
-    """Take a dead half-edge out of its cluster's list; the edge's place is free once both lists have let go."""
+    """Take a dead half-edge out of its cluster's list; nobody knows of its place, which is free now."""
     after = state.halves[half].next
     if before == -1:
         state.clusters[handle].first_half = after
@@ -144,17 +69,16 @@ def _unlink(state: MergeState, handle: int, before: int, half: int) -> None:
         state.halves[before].next = after
     if after == -1:
         state.clusters[handle].last_half = before
-    state.halves[half].owner = UNLINKED
-    if state.halves[half ^ 1].owner == UNLINKED:
-        state.free[state.counts[N_FREE]] = half // 2
-        state.counts[N_FREE] += 1
+    state.free[state.counts[N_FREE]] = half
+    state.counts[N_FREE] += 1
 
 
 @kernel
-def _measure(state: MergeState, half: int) -> float:
+def _measure(state: MergeState, handle: int, half: int) -> float:
     """Set the symmetric affinity A(P, Q) = A(P -> Q) + A(Q -> P) of an edge."""
-    one, two = state.halves[half], state.halves[half ^ 1]
-    size_one, size_two = float(state.clusters[one.owner].size), float(state.clusters[two.owner].size)
+    one = state.halves[half]
+    two = state.halves[one.twin]
+    size_one, size_two = float(state.clusters[handle].size), float(state.clusters[one.other].size)
     affinity: float = one.flow / (size_one * size_one) + two.flow / (size_two * size_two)
     one.affinity = affinity
     two.affinity = affinity
@@ -171,13 +95,13 @@ def _rescore(state: MergeState, rule: MergeRule, handle: int) -> None:
     before, half = -1, state.clusters[handle].first_half
     while half != -1:
         after = state.halves[half].next
-        if state.halves[half].owner == DEAD:
+        other = state.halves[half].other
+        if other == DEAD:
             _unlink(state, handle, before, half)
             half = after
             continue
         value = state.halves[half].affinity
         if value >= top[0] and value > 0.0:
-            other = state.halves[half ^ 1].owner
             name = state.clusters[other].name
             if value > top[0] or name < best_name:
                 best, best_name = other, name
@@ -203,95 +127,21 @@ def start(state: MergeState, rule: MergeRule) -> None:
     """Measure every edge and score every cluster."""
     for place in range(len(state.names) - 1, 0, -1):
         state.winner[place] = state.winner[2 * place]
-    for half in range(0, len(state.halves), 2):
-        if state.halves[half].owner >= 0:
-            _measure(state, half)
+    for handle in range(len(state.clusters)):
+        half = state.clusters[handle].first_half
+        while half != -1:
+            if handle < state.halves[half].other:
+                _measure(state, handle, half)
+            half = state.halves[half].next
     for handle in range(len(state.clusters)):
         _rescore(state, rule, handle)
 
 
 @kernel
-def _end_chunk(state: MergeState, handle: int, before: int, c: int, kept: int) -> int:
-    """Shorten a chunk of a cluster's frontier, unlink it if nothing is left; return the last chunk that stays."""
-    chunk = state.chunks[c]
-    chunk.end = kept
-    if kept > chunk.begin:
-        return c
-    if before == -1:
-        state.clusters[handle].first_chunk = chunk.next
-    else:
-        state.chunks[before].next = chunk.next
-    return before
-
-
-@kernel
-def _spread(state: MergeState, large: int, small: int) -> int:
-    """Say in the items' places where each item of the smaller cluster's frontier is; return how many there are.
-
-    Items inside either cluster can never matter again and are dropped, here and in `_fold`.
-    """
-    front = state.front
-    n_found = 0
-    before, c = -1, state.clusters[small].first_chunk
-    while c != -1:
-        kept = state.chunks[c].begin
-        for t in range(state.chunks[c].begin, state.chunks[c].end):
-            u = front[t].item
-            if u != -1 and state.items[u].label != large and state.items[u].label != small:
-                front[kept] = front[t]
-                state.items[u].place = kept
-                state.found[n_found] = u
-                n_found += 1
-                kept += 1
-        before = _end_chunk(state, small, before, c, kept)
-        c = state.chunks[c].next
-    state.clusters[small].last_chunk = before
-    return n_found
-
-
-@kernel
-def _fold(state: MergeState, large: int, small: int) -> int:
-    """Walk the larger cluster's frontier and fold in the other's where both have an item: those have cross terms.
-
-    Sums the terms by cluster and returns how many clusters have one. The entry folded in is marked by item -1.
-    """
-    front = state.front
-    n_crossed = 0
-    before, c = -1, state.clusters[large].first_chunk
-    while c != -1:
-        kept = state.chunks[c].begin
-        for t in range(state.chunks[c].begin, state.chunks[c].end):
-            u = front[t].item
-            if u == -1 or state.items[u].label == large or state.items[u].label == small:
-                continue
-            front[kept] = front[t]
-            if state.items[u].place != -1:
-                one, two = front[kept], front[state.items[u].place]
-                term = one.arriving * two.leaving + two.arriving * one.leaving
-                one.arriving += two.arriving
-                one.leaving += two.leaving
-                two.item = -1
-                if term > 0.0:
-                    other = state.items[u].label
-                    if state.clusters[other].cross == 0.0:
-                        state.crossed[n_crossed] = other
-                        n_crossed += 1
-                    state.clusters[other].cross += term
-            kept += 1
-        before = _end_chunk(state, large, before, c, kept)
-        c = state.chunks[c].next
-    state.clusters[large].last_chunk = before
-    return n_crossed
-
-
-@kernel
-def _cross_terms(state: MergeState, large: int, small: int) -> int:
-    """Make the two frontiers one; sum the cross terms of the exact update and return how many clusters have one."""
-    n_found = _spread(state, large, small)
-    n_crossed = _fold(state, large, small)
-    for t in range(n_found):
-        state.items[state.found[t]].place = -1
-    return n_crossed
+def _kill(state: MergeState, half: int) -> None:
+    """End an edge; each list lets go of its half when it is next walked."""
+    state.halves[state.halves[half].twin].other = DEAD
+    state.halves[half].other = DEAD
 
 
 @kernel
@@ -300,38 +150,33 @@ def _join_edges(state: MergeState, large: int, small: int, by_large: float, by_s
     halves = state.halves
     before, half = -1, state.clusters[large].first_half
     while half != -1:
-        after = halves[half].next
-        if halves[half ^ 1].owner == small:
-            halves[half].owner = DEAD
-            halves[half ^ 1].owner = DEAD
-        if halves[half].owner == DEAD:
+        after, other = halves[half].next, halves[half].other
+        if other == small:
+            _kill(state, half)
+        if other in (DEAD, small):
             _unlink(state, large, before, half)
         else:
             halves[half].flow *= by_large
-            state.clusters[halves[half ^ 1].owner].half_to = half
+            state.half_to[other] = half
             before = half
         half = after
     before, half = -1, state.clusters[small].first_half
     while half != -1:
-        after = halves[half].next
-        if halves[half].owner == DEAD:
+        after, other = halves[half].next, halves[half].other
+        if other == DEAD:
             _unlink(state, small, before, half)
-            half = after
-            continue
-        other = halves[half ^ 1].owner
-        twin = state.clusters[other].half_to
-        if twin == -1:
-            halves[half].owner = large
+        elif state.half_to[other] == -1:
             halves[half].flow *= by_small
-            state.clusters[other].half_to = half
+            halves[halves[half].twin].other = large
+            state.half_to[other] = half
             before = half
         else:
-            halves[twin].flow += by_small * halves[half].flow
-            halves[twin ^ 1].flow += halves[half ^ 1].flow
+            same = state.half_to[other]
+            halves[same].flow += by_small * halves[half].flow
+            halves[halves[same].twin].flow += halves[halves[half].twin].flow
             # The larger old affinity: the other cluster's score may have rested on either.
-            halves[twin].affinity = max(halves[twin].affinity, halves[half].affinity)
-            halves[half].owner = DEAD
-            halves[half ^ 1].owner = DEAD
+            halves[same].affinity = max(halves[same].affinity, halves[half].affinity)
+            _kill(state, half)
             _unlink(state, small, before, half)
         half = after
 
@@ -359,19 +204,31 @@ def _join_lists(state: MergeState, large: int, small: int) -> None:
             state.chunks[kept.last_chunk].next = gone.first_chunk
         kept.last_chunk = gone.last_chunk
     kept.size += gone.size
+    kept.n_front += gone.n_front
 
 
 @kernel
-def _new_half(state: MergeState, half: int, owner: int) -> None:
-    """Put a half-edge without any flow at the front of a cluster's list."""
-    cluster, new = state.clusters[owner], state.halves[half]
-    new.owner = owner
-    new.flow = 0.0
+def _new_half(state: MergeState, handle: int, other: int, flow: float) -> int:
+    """Put a half-edge at the front of a cluster's list; return its place."""
+    state.counts[N_FREE] -= 1
+    half: int = state.free[state.counts[N_FREE]]
+    cluster, new = state.clusters[handle], state.halves[half]
+    new.other = other
+    new.twin = -1
+    new.flow = flow
     new.affinity = 0.0
     new.next = cluster.first_half
     cluster.first_half = half
     if cluster.last_half == -1:
         cluster.last_half = half
+    return half
+
+
+@kernel
+def _pair(state: MergeState, one: int, two: int) -> None:
+    """Make an edge of two half-edges."""
+    state.halves[one].twin = two
+    state.halves[two].twin = one
 
 
 @kernel
@@ -379,14 +236,12 @@ def _add_cross(state: MergeState, large: int, n_crossed: int) -> None:
     """Add the cross terms to the merged cluster's edges, making edges where there were none."""
     for t in range(n_crossed):
         other = state.crossed[t]
-        half = state.clusters[other].half_to
+        half = state.half_to[other]
         if half == -1:
-            state.counts[N_FREE] -= 1
-            half = 2 * state.free[state.counts[N_FREE]]
-            _new_half(state, half, large)
-            _new_half(state, half + 1, other)
-        state.halves[half].flow += state.clusters[other].cross
-        state.clusters[other].cross = 0.0
+            _pair(state, _new_half(state, large, other, state.cross[other]), _new_half(state, other, large, 0.0))
+        else:
+            state.halves[half].flow += state.cross[other]
+        state.cross[other] = 0.0
 
 
 @kernel
@@ -417,11 +272,11 @@ def _remeasure(state: MergeState, rule: MergeRule, merged: int) -> None:
     """Measure the merged cluster's edges again and rescore every cluster this concerns."""
     half = state.clusters[merged].first_half
     while half != -1:
-        handle = state.halves[half ^ 1].owner
+        handle = state.halves[half].other
         other = state.clusters[handle]
-        other.half_to = -1
+        state.half_to[handle] = -1
         old = state.halves[half].affinity
-        new = _measure(state, half)
+        new = _measure(state, merged, half)
         if rule.n_structure == 1 and new > other.best_affinity:
             other.best = merged
             other.best_affinity = new
@@ -464,7 +319,7 @@ def run(state: MergeState, rule: MergeRule, n_clusters: int, first: int, second:
     If `first` and `second` are clusters (handles, not -1) that pair comes first, as a merge without affinity.
     """
     while state.counts[N_LIVE] > n_clusters:
-        if state.counts[N_FREE] < state.counts[N_LIVE]:  # one merge makes fewer new edges than there are clusters
+        if state.counts[N_FREE] < 2 * state.counts[N_LIVE]:  # a merge makes fewer new edges than there are clusters
             return FULL
         affinity = 0.0
         if first == -1:

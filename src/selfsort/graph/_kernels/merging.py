@@ -10,12 +10,18 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 
 from selfsort.errors import invalid
-from selfsort.graph._kernels import agglomerate as kernels
-from selfsort.graph._kernels.agglomerate import I32, MergeRule, MergeState, Records
+from selfsort.graph._kernels import tables
+from selfsort.graph._kernels.agglomerate import run, start
+from selfsort.graph._kernels.starting import Arcs, add_twins, fill_frontiers, link
+from selfsort.graph._kernels.tables import I32, MergeRule, MergeState, Records
 from selfsort.graph.absorb import member_sums
+from selfsort.graph.condensed import near_order
 from selfsort.graph.tree import BY_ISOLATION, MergeTree
 from selfsort.progress import track
 from selfsort.types import F64, I64
+
+_HALVES_EACH = 24
+"""Half-edges that there is room for at first, for each start cluster: in a neighbour graph it has about twenty."""
 
 
 def merge_down(
@@ -23,22 +29,22 @@ def merge_down(
 ) -> MergeTree:
     """Merge the start clusters 0..c-1 until `n_clusters` are left."""
     n_start = int(labels.max()) + 1
-    state = _first_state(weights, labels, rule)
-    kernels.start(state, rule)
+    state, place = _first_state(weights, labels, rule)
+    start(state, rule)
     reasons = np.zeros(max(n_start - n_clusters, 0), dtype=np.int8)
     loners: _Loners | None = None
     # A hundred stops on the way: progress is shown and an interrupt is heard.
     stops = np.unique(np.linspace(n_clusters, n_start, 101).astype(np.int64))[-2::-1]
     for stop in track(stops, "merging clusters", len(stops)):
         first = second = -1
-        while (outcome := kernels.run(state, rule, int(stop), first, second)) != kernels.DONE:
-            if outcome == kernels.FULL:
+        while (outcome := run(state, rule, int(stop), first, second)) != tables.DONE:
+            if outcome == tables.FULL:
                 state, first, second = _grown(state), -1, -1  # a pair passed in is merged before room runs out
                 continue
-            loners = loners or _Loners(features, state)
+            loners = loners or _Loners(features, state, place)
             first, second = loners.pick(state)
-            reasons[state.counts[kernels.N_MERGED]] = BY_ISOLATION
-    merges = state.merges[: state.counts[kernels.N_MERGED]]
+            reasons[state.counts[tables.N_MERGED]] = BY_ISOLATION
+    merges = state.merges[: state.counts[tables.N_MERGED]]
     return MergeTree(
         start=labels,
         merges=np.stack([merges["first"], merges["second"]], axis=1),
@@ -55,7 +61,7 @@ class _Loners:
     has none. Ties go to the lower name.
     """
 
-    def __init__(self, features: npt.NDArray[Any] | None, state: MergeState) -> None:
+    def __init__(self, features: npt.NDArray[Any] | None, state: MergeState, place: I32) -> None:
         if features is None:
             raise invalid(
                 "features",
@@ -63,10 +69,10 @@ class _Loners:
                 None,
                 "Pass features, or raise the number of neighbours.",
             )
-        self.features = features
+        self.features, self.place = features, place
         self.names: I64 = np.flatnonzero(state.names["handle"] != -1)
         self.sums: F64 | None = None  # of the features of each cluster in `names`, once they are needed
-        self.n_seen = int(state.counts[kernels.N_MERGED])
+        self.n_seen = int(state.counts[tables.N_MERGED])
         live = state.clusters[state.names["handle"][self.names]]
         self.by_size = list(zip(live["size"].tolist(), live["name"].tolist(), live["tree_id"].tolist(), strict=True))
         heapq.heapify(self.by_size)
@@ -83,7 +89,7 @@ class _Loners:
         if len(rivals) == 1:
             return handle, int(rivals[0])
         if self.sums is None:
-            owners = np.searchsorted(self.names, state.clusters["name"][state.items["label"]])
+            owners = np.searchsorted(self.names, state.clusters["name"][state.items["label"][self.place]])
             self.sums = member_sums(self.features, owners, len(self.names))
         sizes, names = state.clusters["size"], state.clusters["name"][rivals]
         own = self.sums[np.searchsorted(self.names, name)] / sizes[handle]
@@ -93,7 +99,7 @@ class _Loners:
 
     def _catch_up(self, state: MergeState) -> None:
         """Take in what has been merged since the last pick."""
-        n_start, n_merged = len(state.clusters), int(state.counts[kernels.N_MERGED])
+        n_start, n_merged = len(state.clusters), int(state.counts[tables.N_MERGED])
         for m in range(self.n_seen, n_merged):
             kept, gone, size = (int(state.merges[field][m]) for field in ("name", "old_name", "size"))
             if self.sums is not None:
@@ -115,103 +121,86 @@ class _Loners:
         return near if len(near) else everyone
 
 
-def _indicator(labels: I64, n_labels: int) -> csr_array:
-    """Return the (n_labels, N) table with a one where an item belongs to a cluster."""
-    n_items = len(labels)
-    return csr_array((np.ones(n_items), (labels, np.arange(n_items))), shape=(n_labels, n_items))
+def _first_state(weights: csr_array, labels: I64, rule: MergeRule) -> tuple[MergeState, I32]:
+    """Fill the tables for the start clusters; return them and the place of each item in them.
 
-
-def _first_state(weights: csr_array, labels: I64, rule: MergeRule) -> MergeState:
-    """Fill the tables for the start clusters."""
+    Clusters, and with them their items, are put in an order in which neighbours are near: a merge looks up little
+    else. Names and numbers in the history are those of the labels, so that no answer depends on the order.
+    """
     n_items, n_start = len(labels), int(labels.max()) + 1
-    front_ptr, front = _first_frontiers(weights, labels, n_start)
-    ends, flows = _first_edges(front_ptr, front, labels)
-    n_edges = len(ends)
-    n_places = n_edges + 2 * n_start
-    items = np.zeros(n_items, dtype=kernels.ITEM)
-    items["label"], items["place"] = labels, -1
-    clusters = np.zeros(n_start, dtype=kernels.CLUSTER)
-    chunks = np.zeros(n_start, dtype=kernels.CHUNK)
-    halves = np.zeros(2 * n_places, dtype=kernels.HALF)
-    chunks["begin"], chunks["end"] = front_ptr[:-1], front_ptr[1:]
-    chunks["next"] = -1
-    next_item, clusters["first_item"], clusters["last_item"] = _chains(labels, n_items, n_start)
-    halves["next"], clusters["first_half"], clusters["last_half"] = _chains(ends.ravel(), 2 * n_places, n_start)
-    halves["owner"] = kernels.UNLINKED
-    halves["owner"][: 2 * n_edges], halves["flow"][: 2 * n_edges] = ends.ravel(), flows.ravel()
-    clusters["name"] = clusters["tree_id"] = clusters["first_chunk"] = clusters["last_chunk"] = np.arange(n_start)
-    clusters["half_to"] = -1
-    clusters["size"] = np.bincount(labels)
+    order = near_order(weights)
+    first = np.empty(n_start, dtype=np.int64)
+    first[labels[order[::-1]]] = np.arange(n_items)[::-1]  # of several assignments to a label the last one stays
+    name = np.argsort(first)
+    handle = np.empty(n_start, dtype=np.int32)
+    handle[name] = np.arange(n_start)
+    members = csr_array((np.ones(n_items), (handle[labels], np.arange(n_items))), shape=(n_start, n_items))
+    place = np.empty(n_items, dtype=np.int32)
+    place[members.indices] = np.arange(n_items)
+    items = np.zeros(n_items, dtype=tables.ITEM)
+    items["label"], items["place"] = np.repeat(np.arange(n_start), np.diff(members.indptr)), -1
+    front_ptr, front = _first_frontiers(weights, members, place, items)
+    clusters = np.zeros(n_start, dtype=tables.CLUSTER)
+    chunks = np.zeros(n_start, dtype=tables.CHUNK)
+    chunks["begin"], chunks["end"], chunks["next"] = front_ptr[:-1], front_ptr[1:], -1
+    clusters["first_item"], clusters["last_item"] = members.indptr[:-1], members.indptr[1:] - 1
+    next_item = np.arange(1, n_items + 1, dtype=np.int32)
+    next_item[clusters["last_item"]] = -1
+    clusters["name"] = clusters["tree_id"] = name
+    clusters["first_chunk"] = clusters["last_chunk"] = np.arange(n_start)
+    clusters["first_half"] = clusters["last_half"] = clusters["index"] = -1
+    clusters["size"], clusters["n_front"] = np.diff(members.indptr), np.diff(front_ptr)
     n_names = 1 << max(n_start - 1, 1).bit_length()
-    names = np.zeros(n_names, dtype=kernels.NAME)
+    names = np.zeros(n_names, dtype=tables.NAME)
     names["handle"], names["score"] = -1, -1.0
-    names["handle"][:n_start] = np.arange(n_start)
-    return MergeState(
+    names["handle"][:n_start] = handle
+    n_places = _HALVES_EACH * n_start
+    state = MergeState(
         items=items,
-        next_item=next_item.astype(np.int32),
+        next_item=next_item,
         front=front,
         chunks=chunks,
         clusters=clusters,
         names=names,
         winner=np.tile(np.arange(n_names, dtype=np.int32), 2),
-        halves=halves,
-        free=np.roll(np.arange(n_places, dtype=np.int32), -n_edges),
-        counts=np.array([n_start, 0, n_places - n_edges], dtype=np.int64),
-        merges=np.zeros(n_start, dtype=kernels.MERGE),
+        halves=np.empty(n_places, dtype=tables.HALF),
+        free=np.arange(n_places, dtype=np.int32)[::-1].copy(),
+        counts=np.array([n_start, 0, n_places], dtype=np.int64),
+        wide=np.full(tables.N_WIDE, -1, dtype=np.int32),
+        places=np.full((tables.N_WIDE, n_items), -1, dtype=np.int32),
+        merges=np.zeros(n_start, dtype=tables.MERGE),
         found=np.zeros(n_items, dtype=np.int32),
+        shared=np.zeros(n_items, dtype=np.int64),
+        half_to=np.full(n_start, -1, dtype=np.int32),
+        cross=np.zeros(n_start),
         crossed=np.zeros(n_start, dtype=np.int32),
         top=np.zeros(rule.n_structure),
     )
+    for make in (link, add_twins):
+        n_done = 0
+        while (n_done := make(state, n_done)) < n_start:
+            state = _grown(state)
+    return state, place
 
 
-def _first_frontiers(weights: csr_array, labels: I64, n_start: int) -> tuple[I64, Records]:
+def _first_frontiers(weights: csr_array, members: csr_array, place: I32, items: Records) -> tuple[I64, Records]:
     """Return the frontiers of the start clusters, one after the other, and where each begins."""
-    members_CN = _indicator(labels, n_start)
-    # Two tables in one, with an entry where either has one: weight arriving is the real part, leaving the other.
-    both_CN = (members_CN @ weights + 1j * (members_CN @ weights.T)).tocsr()
-    owner = np.repeat(np.arange(n_start), np.diff(both_CN.indptr))
-    is_outside = labels[both_CN.indices] != owner
-    front = np.empty(np.count_nonzero(is_outside), dtype=kernels.FRONT)
-    front["item"] = both_CN.indices[is_outside]
-    front["arriving"], front["leaving"] = both_CN.data.real[is_outside], both_CN.data.imag[is_outside]
-    return np.concatenate([[0], np.cumsum(np.bincount(owner[is_outside], minlength=n_start))]), front
-
-
-def _first_edges(front_ptr: I64, front: Records, labels: I64) -> tuple[I64, F64]:
-    """Return the pairs of start clusters with an affinity, and the flows U into each of the two."""
-    n_start = len(front_ptr) - 1
-    flow = front["arriving"] * front["leaving"]
-    is_used = flow > 0
-    into = np.repeat(np.arange(n_start), np.diff(front_ptr))[is_used]
-    source = labels[front["item"][is_used]]
-    keys, pair = np.unique(np.minimum(into, source) * n_start + np.maximum(into, source), return_inverse=True)
-    flows: F64 = np.bincount(2 * pair + (into > source), flow[is_used], minlength=2 * len(keys)).astype(np.float64)
-    return np.stack([keys // n_start, keys % n_start], axis=1), flows.reshape(-1, 2)
-
-
-def _chains(owners: I64, n_places: int, n_owners: int) -> tuple[I64, I64, I64]:
-    """Return next, first and last of one linked list per owner, in ascending order; -1 is the end."""
-    order = np.argsort(owners, kind="stable")
-    sorted_owners = owners[order]
-    following = np.full(n_places, -1, dtype=np.int64)
-    is_inside = sorted_owners[1:] == sorted_owners[:-1]
-    following[order[:-1][is_inside]] = order[1:][is_inside]
-    first, last = np.full(n_owners, -1, dtype=np.int64), np.full(n_owners, -1, dtype=np.int64)
-    first[sorted_owners[::-1]] = order[::-1]  # of several assignments to an owner the last one stays
-    last[sorted_owners] = order
-    return following, first, last
+    out, into, inside = (Arcs(t.indptr, t.indices, t.data) for t in (weights, csr_array(weights.T), members))
+    # The most there can be; what is not written to takes no memory, and goes back at the end.
+    front = np.empty(2 * weights.nnz, dtype=tables.FRONT)
+    begin: I64 = fill_frontiers(out, into, inside, place, items, front)
+    front.resize(begin[-1], refcheck=False)
+    return begin, front
 
 
 def _grown(state: MergeState) -> MergeState:
-    """Return the state with half as many edge places again, and at least one more per start cluster."""
-    n_old = len(state.free)
-    n_new = n_old + n_old // 2 + len(state.clusters)
-    halves = np.zeros(2 * n_new, dtype=kernels.HALF)
-    halves["owner"] = kernels.UNLINKED
-    halves[: 2 * n_old] = state.halves
-    n_free = int(state.counts[kernels.N_FREE])
+    """Return the state with half as many places for half-edges again, and at least two more per start cluster."""
+    n_old, n_free = len(state.free), int(state.counts[tables.N_FREE])
+    n_new = n_old + n_old // 2 + 2 * len(state.clusters)
+    halves = np.empty(n_new, dtype=tables.HALF)
+    halves[:n_old] = state.halves
     free = np.zeros(n_new, dtype=np.int32)
     free[:n_free] = state.free[:n_free]
-    free[n_free : n_free + n_new - n_old] = np.arange(n_old, n_new)
-    state.counts[kernels.N_FREE] += n_new - n_old
+    free[n_free : n_free + n_new - n_old] = np.arange(n_old, n_new)[::-1]
+    state.counts[tables.N_FREE] += n_new - n_old
     return state._replace(halves=halves, free=free)
