@@ -8,9 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from selfsort import distributed
-from selfsort.data.store import allocate_floats, forget
+from selfsort.data.store import allocate_floats
 from selfsort.errors import InvalidInput, invalid
 from selfsort.learning.batches import InputTensor
+from selfsort.pages import forget
 from selfsort.progress import track
 from selfsort.types import F32, Assignment, Inputs, Model
 

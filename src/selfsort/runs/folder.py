@@ -42,8 +42,9 @@ import numpy as np
 import numpy.typing as npt
 from safetensors import safe_open
 
-from selfsort.data.store import forget, passes
+from selfsort.data.store import allocate_floats
 from selfsort.errors import CannotWrite, InvalidInput, MissingData
+from selfsort.pages import forget, passes
 from selfsort.runs.outliers import OUTLIERS, marked, numbered, written
 from selfsort.runs.renamed import update_config
 from selfsort.runs.soft import read_soft, write_soft
@@ -77,6 +78,8 @@ _TENSOR_NAMES = {"u8": "U64", "i8": "I64", "f8": "F64", "f4": "F32", "u4": "U32"
 """Number formats by the names that NumPy and safetensors have for them, in the order that safetensors writes them."""
 _FULL_PRECISION_BYTES = 2**28
 """Larger tables of features are kept at half precision: they are for looking and comparing, and make no model."""
+_LARGE_BYTES = 2**26
+"""From this size on an array of a model counts in the budget of the process, or goes to a mapped file."""
 _LONGEST_WHOLE = 2**63
 _LONGEST_STATE = 2**128
 """The generators of NumPy count in 128 bits."""
@@ -624,7 +627,9 @@ class RunFolder:
             raise _damaged(path, "it is missing")
         try:
             with safe_open(path, framework="numpy") as file:
-                arrays = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (not a dict)
+                large = _large_tensors(path)
+                small = [key for key in file.keys() if key not in large]  # noqa: SIM118 (not a dict)
+                arrays = {key: file.get_tensor(key) for key in small} | large
                 meta = _parse_json((file.metadata() or {}).get("json", "{}"), _LONGEST_STATE)
         except Exception as error:  # number formats that NumPy lacks raise other kinds than damaged headers
             raise _damaged(path, str(error)) from error
@@ -694,6 +699,26 @@ def _save_tensors(file: IO[bytes], arrays: Arrays, metadata: dict[str, str]) -> 
         for start in range(0, flat.size, _BLOCK):
             file.write(np.ascontiguousarray(flat[start : start + _BLOCK], array.dtype.newbyteorder("<")).data)
             forget(array)
+
+
+def _large_tensors(path: Path) -> Arrays:
+    """Read the large arrays of a safetensors file, whose form was checked, to where all such arrays live.
+
+    The library maps the file, and all that it has read of it stays resident.
+    """
+    kinds, found = {kind: name for name, kind in _TENSOR_NAMES.items()}, Arrays()
+    with path.open("rb") as file:
+        header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+        begin = file.tell()
+        for key, told in header.items():
+            if key == "__metadata__" or np.diff(told["data_offsets"]) < _LARGE_BYTES or told["dtype"] not in kinds:
+                continue
+            found[key] = allocate_floats(tuple(told["shape"]), f"<{kinds[told['dtype']]}")
+            file.seek(begin + told["data_offsets"][0])
+            for block in passes(flat := found[key].reshape(-1)):
+                if file.readinto(flat[block].data) != flat[block].nbytes:
+                    raise ValueError("it is too short")
+    return found
 
 
 def format_of(config: Json) -> int:

@@ -19,10 +19,10 @@ from scipy.sparse import csr_array
 from selfsort.choose_k.search import WIDTHS, smallest_start, width_for
 from selfsort.choose_k.separation import leaks_between, separation_tree
 from selfsort.classic.kmeans import kmeans
-from selfsort.data.store import forget, n_held, take
 from selfsort.graph.communities import find_n_communities, symmetric_affinities
 from selfsort.graph.knn import Neighbours, nearest_neighbours
 from selfsort.learning.seeds import derive_seed, numpy_generator
+from selfsort.pages import forget, n_held, take
 from selfsort.types import F32, F64, I64
 
 N_NEAR = 20

@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from selfsort import pages
+from selfsort.data.store import allocate
+
+
+def test_a_pass_holds_a_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pages, "_PASS_BYTES", 40)
+    array = np.arange(14, dtype=np.float32)
+    assert list(pages.passes(array)) == [slice(0, 10), slice(10, 14)]
+    assert list(pages.passes(array, multiple=4)) == [slice(0, 8), slice(8, 14)]
+    assert pages.all_finite(array)
+    array[13] = np.nan
+    assert not pages.all_finite(array)
+
+
+def test_forgotten_pages_are_still_in_the_file() -> None:
+    mapped, _ = allocate((1 << 20,), 0)
+    mapped[:] = 3
+    pages.forget(mapped)
+    pages.forget(np.zeros(3))
+    assert (mapped == 3).all()
+    pages.forget(mapped[5:].view(np.ndarray)[:100])
+    assert (mapped == 3).all()
+
+
+def test_what_only_memory_holds_is_not_forgotten(tmp_path: Path) -> None:
+    (tmp_path / "nine").write_bytes(bytes(9))
+    private = np.memmap(tmp_path / "nine", np.uint8, mode="c")
+    private[:] = 3
+    pages.forget(private)
+    pages.forget(private.view(np.ndarray)[1:])
+    assert (private == 3).all()
+
+
+def test_rows_from_all_over_a_file_are_taken_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    mapped, _ = allocate((200, 5000), 0)
+    mapped[:] = np.arange(200, dtype=np.uint8)[:, None]
+    rows = np.arange(0, 200, 2)
+    forgotten = []
+    monkeypatch.setattr(pages, "forget", lambda array: forgotten.append(array is mapped))
+    np.testing.assert_array_equal(pages.take(mapped, rows)[:, 0], rows)
+    # Whatever the width of a row, a system may map megabytes to read it.
+    assert len(forgotten) >= len(rows) * pages._MAPPED_FOR_ONE / pages._PASS_BYTES
+    assert all(forgotten)
+    held = np.array(mapped)
+    np.testing.assert_array_equal(pages.take(held, rows), held[rows])
+
+
+def test_a_sample_of_wide_rows_is_small() -> None:
+    assert pages.n_held(np.zeros((1, 160), np.float32), 4000) == 4000
+    assert pages.n_held(np.zeros((1, 96 * 96 * 3), np.float32), 4000) == 1213
+    assert pages.n_held(np.zeros((1, 1024 * 1024), np.float32), 4000) == 500
+    assert pages.n_held(np.zeros((0, 160), np.float32), 4000) == 4000
+
+
+def test_items_that_read_here_and_there_are_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    mapped, _ = allocate((50, 40), 0)
+    n_rows = pages._PASS_BYTES // pages._MAPPED_FOR_ONE
+    assert list(pages.scattered(mapped, 5, n_rows // 2)) == [(0, 2), (2, 4), (4, 5)]
+    assert list(pages.scattered(mapped, 2, 10 * n_rows)) == [(0, 1), (1, 2)]
+    assert list(pages.scattered(np.array(mapped), 5, 10 * n_rows)) == [(0, 5)]
+    assert list(pages.scattered(mapped, 0, 1)) == []
+
+
+def test_a_block_of_a_mapped_file_is_what_a_pass_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pages, "_PASS_BYTES", 100)
+    mapped, _ = allocate((50, 40), 0)
+    assert pages.n_at_once(mapped) == 2
+    assert pages.n_at_once(np.array(mapped)) == 50
+    assert pages.n_at_once(mapped[:1]) == 1
