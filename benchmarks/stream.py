@@ -27,11 +27,7 @@ from PIL import Image
 SIDE, N_CLASSES, PART, ENOUGH = 96, 10, 5000, 100_000
 SMALL_SIDE = 32
 KINDS = {"tar": "shards", "parquet": "Parquet", "files": "files"}
-AFTER = {
-    "predict": ["predict", "RUN", "SOURCE"],
-    "report": ["report", "RUN"],
-    "export": ["export", "RUN", "--to", "csv"],
-}
+AFTER = {"predict": "predict RUN SOURCE", "report": "report RUN", "export": "export RUN --to csv"}
 """What is done with a finished run; only `predict` reads pictures, and has a budget for them."""
 
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.paging import mapped
 
 from selfsort import pages
 from selfsort.data.store import allocate
@@ -50,6 +51,22 @@ def test_rows_from_all_over_a_file_are_taken_a_few_at_a_time(monkeypatch: pytest
     assert all(forgotten)
     held = np.array(mapped)
     np.testing.assert_array_equal(pages.take(held, rows), held[rows])
+
+
+def test_rows_of_files_are_replaced_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pages, "_PASS_BYTES", 80)
+    monkeypatch.setattr(pages, "_MAPPED_FOR_ONE", 20)
+    target, values = mapped(np.zeros((30, 5), np.float32)), mapped(np.ones((7, 5), np.float32))
+    sizes: list[int] = []
+    real = pages.forget
+    monkeypatch.setattr(pages, "forget", lambda array: sizes.append(len(array)) or real(array))
+    rows = np.arange(0, 28, 4)
+    pages.put(target, rows, values)
+    assert np.flatnonzero(target[:, 0]).tolist() == rows.tolist()
+    assert sizes == [7, 30, 7, 30]
+    pages.fill(target[20:27], 2 * values)
+    assert target[:, 4].tolist() == [float(row in rows) for row in range(20)] + [2.0] * 7 + [0.0] * 3
+    assert sizes.count(7) >= 4
 
 
 def test_a_sample_of_wide_rows_is_small() -> None:

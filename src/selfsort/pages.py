@@ -85,6 +85,20 @@ def take(array: npt.NDArray[Any], rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return found
 
 
+def put(array: npt.NDArray[Any], rows: npt.NDArray[Any], values: npt.NDArray[Any]) -> None:
+    """Replace some rows, giving back the pages around them."""
+    for first, last in scattered(array, len(rows), 1):
+        array[rows[first:last]] = values[first:last]
+        forget(values)
+
+
+def fill(array: npt.NDArray[Any], values: npt.NDArray[Any]) -> None:
+    """Replace all rows by those of another array, of which either may lie in a file."""
+    for block in passes(values):
+        array[block] = values[block]
+        forget(array)
+
+
 def n_held(array: npt.NDArray[Any], most: int) -> int:
     """Return how many rows a sample of an array may have: so many, or fewer of very wide ones."""
     return min(most, max(_FEWEST_HELD, _HELD_BYTES // max(1, array[:1].nbytes)))
