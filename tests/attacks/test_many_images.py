@@ -46,10 +46,10 @@ def peak_of(folder: Path, *words: str) -> int:
 @pytest.mark.parametrize("method", ["kmeans", "leiden"])
 def test_pixels_keep_within_the_budget(tmp_path: Path, method: str) -> None:
     draw = np.random.default_rng(0)
-    kinds = draw.integers(0, 256, (4, 80, 80, 3), dtype=np.uint8) // 2
-    truth = draw.integers(0, 4, 3000)
-    images = kinds[truth] + draw.integers(0, 100, (3000, 1, 1, 3), dtype=np.uint8)
-    np.savez(tmp_path / "many.npz", images=images, labels=truth)  # 58 MB, and 230 MB as floats
+    kinds = draw.integers(0, 256, (4, 128, 128, 3), dtype=np.uint8) // 2
+    truth = draw.integers(0, 4, 2500)
+    images = kinds[truth] + draw.integers(0, 100, (2500, 1, 1, 3), dtype=np.uint8)
+    np.savez(tmp_path / "many.npz", images=images, labels=truth)  # 123 MB, and 491 MB as floats
     fit = ("fit", "many.npz", "--clusters", "4", "--method", method, "--encoder", "none")
     peaks = {memory: peak_of(tmp_path, *fit, "--memory", memory, "--out", memory) for memory in ("4G", "20M")}
     assert peaks["20M"] < 20 + BESIDE
