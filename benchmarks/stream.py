@@ -24,6 +24,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from selfsort.types import Json
+
 SIDE, N_CLASSES, PART, ENOUGH = 96, 10, 5000, 100_000
 SMALL_SIDE = 32
 KINDS = {"tar": "shards", "parquet": "Parquet", "files": "files"}
@@ -122,7 +124,7 @@ def watched(command: list[str], environment: dict[str, str], folder: Path) -> di
     return {"seconds": seconds, "resident_mb": used.ru_maxrss / 1e3, "anonymous_mb": anonymous * 1.024 / 1e3}
 
 
-def run(root: Path, kind: str, n: int, memory: str, words: list[str], then: list[str]) -> Iterator[dict[str, object]]:
+def run(root: Path, kind: str, n: int, memory: str, words: list[str], then: list[str]) -> Iterator[Json]:
     """Fit in a process of its own, then do the rest with the run; yield what each took."""
     side = SMALL_SIDE if kind == "files" else SIDE
     about = {"memory": f"{n:,} pictures of {side} pixels in colour, {KINDS[kind]}"}

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Any
 
-import numpy as np
+import numpy.typing as npt
 
 from selfsort.data.store import allocate_floats, limit_memory
 
-Array = TypeVar("Array", bound=np.ndarray)
 
-
-def mapped(array: Array) -> Array:
+def mapped(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Return a copy of an array that lies in a mapped file."""
     limit_memory(0)
     try:
-        copy: Array = allocate_floats(array.shape, array.dtype.str)
+        copy = allocate_floats(array.shape, array.dtype.str)
     finally:
         limit_memory(None)
     copy[:] = array

@@ -58,8 +58,7 @@ def test_rows_of_files_are_replaced_a_few_at_a_time(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(pages, "_MAPPED_FOR_ONE", 20)
     target, values = mapped(np.zeros((30, 5), np.float32)), mapped(np.ones((7, 5), np.float32))
     sizes: list[int] = []
-    real = pages.forget
-    monkeypatch.setattr(pages, "forget", lambda array: sizes.append(len(array)) or real(array))
+    monkeypatch.setattr(pages, "forget", lambda array: sizes.append(len(array)))
     rows = np.arange(0, 28, 4)
     pages.put(target, rows, values)
     assert np.flatnonzero(target[:, 0]).tolist() == rows.tolist()

@@ -243,9 +243,19 @@ def test_rows_in_a_file_have_the_same_neighbours(monkeypatch: pytest.MonkeyPatch
 
 def test_of_rows_in_a_file_few_are_in_memory_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes: list[int] = []
-    mm, addmm = torch.mm, torch.addmm
-    monkeypatch.setattr(torch, "mm", lambda a, b, out: sizes.append(b.shape[1]) or mm(a, b, out=out))
-    monkeypatch.setattr(torch, "addmm", lambda c, a, b, **rest: sizes.append(b.shape[1]) or addmm(c, a, b, **rest))
+
+    def watch(name: str, place: int) -> None:
+        real = getattr(torch, name)
+
+        def counting(*given: torch.Tensor, **rest: Any) -> torch.Tensor:
+            sizes.append(given[place].shape[1])
+            found: torch.Tensor = real(*given, **rest)
+            return found
+
+        monkeypatch.setattr(torch, name, counting)
+
+    watch("mm", 1)
+    watch("addmm", 2)
     monkeypatch.setattr(pages, "_PASS_BYTES", 24 * 40)
     kept = mapped(np.zeros((100, 6), np.float32))  # nothing but duplicates: all are searched for again
     nearest_neighbours(kept, 3)

@@ -23,7 +23,7 @@ import selfsort.runs.folder
 from selfsort.data.store import limit_memory
 from selfsort.errors import CannotWrite, InvalidInput, MissingData
 from selfsort.runs.folder import RunFolder, Thumbnails, _save_tensors, label_csv, write_whole
-from selfsort.types import State
+from selfsort.types import Arrays, State
 
 
 @pytest.fixture
@@ -539,7 +539,7 @@ def test_large_arrays_of_a_model_keep_to_the_budget(tmp_path: Path, monkeypatch:
     monkeypatch.setattr("selfsort.pages._PASS_BYTES", 300)
     run = RunFolder.create(tmp_path / "run", CONFIG)
     draw = np.random.default_rng(0)
-    arrays = {"rows": draw.random((40, 9), np.float32), "labels": np.arange(40), "more": draw.random((200, 3))}
+    arrays: Arrays = {"rows": draw.random((40, 9), np.float32), "labels": np.arange(40), "more": draw.random((200, 3))}
     run.write_state("state.safetensors", State(arrays, {"k": 3}))
     limit_memory(2000)
     try:
