@@ -62,9 +62,10 @@ def passes(array: npt.NDArray[Any], multiple: int = 1) -> Iterator[slice]:
 def scattered(array: npt.NDArray[Any], n_items: int, n_each: int) -> Iterator[tuple[int, int]]:
     """Walk over items, each of which reads so many rows from all over an array, giving back their pages.
 
-    Without a file behind the array they are all one block.
+    Of an array without a file behind it, or one that a pass holds whole, they are all one block.
     """
-    n_block = max(1, _PASS_BYTES // _MAPPED_FOR_ONE // n_each) if is_mapped(array) else max(1, n_items)
+    is_large = is_mapped(array) and array.nbytes > _PASS_BYTES
+    n_block = max(1, _PASS_BYTES // _MAPPED_FOR_ONE // n_each) if is_large else max(1, n_items)
     for start in range(0, n_items, n_block):
         yield start, min(start + n_block, n_items)
         forget(array)

@@ -261,6 +261,9 @@ def _rough_rows(search: _Search, chosen: I64, what: str) -> Iterator[tuple[I64, 
 
 def in_threads(kernel: Callable[..., None], begin: int, end: int, *arguments: Any) -> None:
     """Run a kernel on begin..end in as many parts as torch has threads; the parts share nothing they write."""
+    if end - begin == 1:  # not worth a thread: of a mapped file rows come one by one
+        kernel(begin, end, *arguments)
+        return
     cuts = np.linspace(begin, end, torch.get_num_threads() + 1).astype(int).tolist()
     with ThreadPoolExecutor(len(cuts) - 1) as pool:
         parts = [pool.submit(kernel, a, b, *arguments) for a, b in pairwise(cuts) if a < b]
