@@ -45,8 +45,8 @@ _STEP = 1 / 28
 _BLOCK = 1024
 # Candidates beyond K that are measured again after the matrix product, which rounds.
 _N_SPARE = 8
-# Images ranked again at once: each brings M candidates of D pixels.
-_RANKED_BYTES = 128 * 2**20
+# Images ranked again at once: each brings M candidates of D pixels, and for a moment their squares.
+_RANKED_BYTES = 64 * 2**20
 
 
 @dataclass(frozen=True)
