@@ -2,8 +2,9 @@
 
 `python -m benchmarks.stream make FOLDER` writes seeded pictures of 96 pixels once, in parts of 5,000: the same JPEGs as
 webdataset shards and as Parquet files in the layout of Hugging Face, and small PNGs as files of their own.
-`python -m benchmarks.stream run FOLDER tar 20000 --encoder none` clusters the first of them in a fresh process and
-prints what it needed: the largest resident size, and how much of it was not the page cache of a mapped file.
+`python -m benchmarks.stream run FOLDER tar 20000 --method leiden --then predict report` clusters the first of them in a
+fresh process, does the rest with the run in others, and prints what each needed: the largest resident size, and how
+much of it was not the page cache of a mapped file. The lines are those of docs/records/scale.jsonl.
 """
 
 from __future__ import annotations
@@ -23,9 +24,13 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from selfsort.types import Json
+
 SIDE, N_CLASSES, PART, ENOUGH = 96, 10, 5000, 100_000
 SMALL_SIDE = 32
-KINDS = ("tar", "parquet", "files")
+KINDS = {"tar": "shards", "parquet": "Parquet", "files": "files"}
+AFTER = {"predict": "predict RUN SOURCE", "report": "report RUN", "export": "export RUN --to csv"}
+"""What is done with a finished run; only `predict` reads pictures, and has a budget for them."""
 
 
 def pictures(first: int, last: int, side: int, form: str) -> Iterator[tuple[bytes, int]]:
@@ -98,10 +103,11 @@ def first_parts(root: Path, kind: str, n: int, folder: Path) -> Path:
     return source
 
 
-def watched(command: list[str], environment: dict[str, str]) -> dict[str, float]:
+def watched(command: list[str], environment: dict[str, str], folder: Path) -> dict[str, float]:
     """Run a command; return its seconds, its largest resident size, and the part of it that no file stands behind."""
     started, anonymous = time.monotonic(), 0
-    process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    with (folder / "said").open("w") as said:
+        process = subprocess.Popen(command, env=environment, cwd=folder, stdout=said, stderr=said)
     while True:
         try:
             told = dict(line.split(":", 1) for line in Path(f"/proc/{process.pid}/status").read_text().splitlines())
@@ -113,19 +119,26 @@ def watched(command: list[str], environment: dict[str, str]) -> dict[str, float]
             break
         time.sleep(0.02)
     if os.waitstatus_to_exitcode(status):
-        raise SystemExit(f"it ended with {os.waitstatus_to_exitcode(status)}: {' '.join(command)}")
+        raise SystemExit(f"it ended badly: {' '.join(command)}\n{(folder / 'said').read_text()}")
     seconds = time.monotonic() - started
     return {"seconds": seconds, "resident_mb": used.ru_maxrss / 1e3, "anonymous_mb": anonymous * 1.024 / 1e3}
 
 
-def run(root: Path, kind: str, n: int, *, encoder: str, memory: str, settings: list[str]) -> dict[str, float]:
+def run(root: Path, kind: str, n: int, memory: str, words: list[str], then: list[str]) -> Iterator[Json]:
+    """Fit in a process of its own, then do the rest with the run; yield what each took."""
+    side = SMALL_SIDE if kind == "files" else SIDE
+    about = {"memory": f"{n:,} pictures of {side} pixels in colour, {KINDS[kind]}"}
     with tempfile.TemporaryDirectory(prefix="selfsort-stream-", dir="/var/tmp") as name:
         source = first_parts(root, kind, n, Path(name))
-        command = [sys.executable, "-m", "selfsort", "fit", str(source), "--clusters", str(N_CLASSES)]
-        command += ["--method", "kmeans", "--encoder", encoder, "--memory", memory, "--out", f"{name}/run"]
-        for setting in settings:
-            command += ["--set", setting]
-        return watched(command, os.environ | {"SELFSORT_CACHE": f"{name}/cache"})
+        places = {"RUN": f"{name}/run", "SOURCE": str(source)}
+        budget = ["--memory", memory]
+        commands = {"": ["fit", "SOURCE", "--clusters", str(N_CLASSES), *words, *budget, "--out", "RUN"]}
+        commands |= {task: [*AFTER[task].split(), *(budget if task == "predict" else [])] for task in then}
+        for task, command in commands.items():
+            started = [sys.executable, "-m", "selfsort", *(places.get(word, word) for word in command)]
+            used = watched(started, os.environ | {"SELFSORT_CACHE": f"{name}/cache"}, Path(name))
+            what = about | {"what": task or words[1], "budget": memory if "--memory" in command else ""}
+            yield what | {key: round(value) for key, value in used.items()} | {"command": " ".join(command)}
 
 
 def main() -> None:
@@ -139,15 +152,21 @@ def main() -> None:
     running.add_argument("root", type=Path)
     running.add_argument("kind", choices=KINDS)
     running.add_argument("n", type=int)
+    running.add_argument("--method", default="kmeans")
     running.add_argument("--encoder", default="none")
     running.add_argument("--memory", default="500M")
+    running.add_argument("--train-on", type=int)
     running.add_argument("--set", nargs="*", default=[])
+    running.add_argument("--then", nargs="*", choices=AFTER, default=[])
     given = parser.parse_args()
     if given.task == "make":
         make(given.root, given.kinds, given.n)
         return
-    found = run(given.root, given.kind, given.n, encoder=given.encoder, memory=given.memory, settings=given.set)
-    print(json.dumps({"kind": given.kind, "n": given.n, "encoder": given.encoder, "memory": given.memory, **found}))
+    words = ["--method", given.method, "--encoder", given.encoder]
+    words += [] if given.train_on is None else ["--train-on", str(given.train_on)]
+    words += [word for setting in given.set for word in ("--set", setting)]
+    for found in run(given.root, given.kind, given.n, given.memory, words, given.then):
+        print(json.dumps(found), flush=True)
 
 
 if __name__ == "__main__":

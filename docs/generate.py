@@ -240,12 +240,11 @@ def others_measured() -> str:
 
 def memory_measured() -> str:
     """Return what runs of large sources took at most, beside what they were allowed."""
-    rows = [
-        [one["memory"], one["budget"], f"{one['resident_mb']:,} MB", f"{one['anonymous_mb']:,} MB"]
-        for one in _records("scale")
-        if "memory" in one
-    ]
-    return _table(["source", "`--memory`", "most resident", "of it without a file behind"], rows)
+    measured = [one for one in _records("scale") if "memory" in one]
+    sizes = [[f"{one[name]:,} MB" for name in ("resident_mb", "anonymous_mb")] for one in measured]
+    told = [[one["memory"], one.get("what", "kmeans"), one["budget"]] for one in measured]
+    rows = [[*words, *size] for words, size in zip(told, sizes, strict=True)]
+    return _table(["source", "what", "`--memory`", "most resident", "of it without a file behind"], rows)
 
 
 def processes_measured() -> str:

@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "selfsort"
 
 # Imports flow down these floors and never up. A room is a module or a folder directly under src/selfsort.
-GROUND = {"errors", "config", "types", "progress", "overall", "text", "registry", "distributed"}
+GROUND = {"errors", "config", "types", "progress", "overall", "text", "registry", "distributed", "pages"}
 FLOORS: list[set[str]] = [
     GROUND,
     {"augment"},

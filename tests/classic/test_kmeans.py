@@ -57,7 +57,7 @@ def test_more_than_the_memory_holds_is_clustered_in_blocks(monkeypatch: pytest.M
     centres = draw.standard_normal((5, 8)) * 6
     x = (centres[draw.integers(0, 5, 3000)] + draw.standard_normal((3000, 8))).astype(np.float32)
     whole = kmeans(x, 5, seed=0)
-    monkeypatch.setattr("selfsort.data.store._PASS_BYTES", 1000)
+    monkeypatch.setattr("selfsort.pages._PASS_BYTES", 1000)
     limit_memory(10_000)
     try:
         blocks, again = kmeans(x, 5, seed=0), kmeans(x, 5, seed=0)

@@ -25,7 +25,8 @@ FROZEN = {
     "refine": """RUNS --stage --recipe --set --seed --labels --labels-from-folders --encoder --device --out
         --max-minutes --json""",
     "cut": "RUN --clusters --out --json",
-    "predict": "RUN SOURCE --to --out --where --labels --max-bad --encoder --device --original --replace --json",
+    "predict": """RUN SOURCE --to --out --where --labels --max-bad --memory --encoder --device --original --replace
+        --json""",
     "update": "RUN SOURCE --out --max-bad --encoder --device --json",
     "duplicates": "SOURCE --out --encoder --max-bad --device --json",
     "score": "RUN --labels --original --json",

@@ -6,10 +6,12 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from tests.data.samples import save_many
+from tests.data.test_shards import members, save_shard
 
 from selfsort.data import gallery, lasting, read_source
 from selfsort.data.datasets import Dataset
@@ -151,9 +153,28 @@ print(n[0], read_source(sys.argv[1], memory_bytes=0).fingerprint, n[0])
 """
 
 
-def test_a_killed_process_is_taken_over(scratch: Path, tmp_path: Path) -> None:
-    source = tmp_path / "source"
+def as_files(source: Path) -> None:
     save_many(source, 200)
+
+
+def as_shards(source: Path) -> None:
+    source.mkdir()
+    for first in (0, 100):
+        save_shard(source / f"{first:03d}.tar", members(first, first + 100))
+
+
+def as_parquet(source: Path) -> None:
+    pytest.importorskip("pyarrow")
+    from tests.data.test_parquet import save
+
+    for first in (0, 100):
+        save(source / "data" / f"train-{first:03d}.parquet", first, first + 100)
+
+
+@pytest.mark.parametrize("write", [as_files, as_shards, as_parquet])
+def test_a_killed_process_is_taken_over(scratch: Path, tmp_path: Path, write: Callable[[Path], None]) -> None:
+    source = tmp_path / "source"
+    write(source)
 
     def child(kill_at: int) -> subprocess.CompletedProcess[str]:
         return subprocess.run(

@@ -5,7 +5,9 @@ import importlib.util
 import numpy as np
 import pytest
 from tests.oracles import graph_knn as oracle
+from tests.paging import mapped
 
+from selfsort import pages
 from selfsort.errors import InvalidInput, MissingData
 from selfsort.graph import approximate
 from selfsort.graph.approximate import approximate_neighbours, find_neighbours
@@ -44,6 +46,14 @@ class TestApproximate:
         assert not (found.idx == np.arange(3000)[:, None]).any()
         is_same = (exact.idx == found.idx).all(axis=1)
         np.testing.assert_array_equal(exact.sq_dist[is_same], found.sq_dist[is_same])
+
+    def test_rows_in_a_file_have_the_same_neighbours(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        features = groups()
+        wanted = approximate_neighbours(features, 10)
+        monkeypatch.setattr(pages, "_PASS_BYTES", 700 * features[:1].nbytes)
+        found = approximate_neighbours(mapped(features), 10)
+        np.testing.assert_array_equal(found.idx, wanted.idx)
+        np.testing.assert_array_equal(found.sq_dist, wanted.sq_dist)
 
     def test_says_how_much_it_has_found(self) -> None:
         features = points(0, 3000, 12)  # no groups: the neighbours of a row lie in many cells

@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 import torch
 from tests.oracles import graph_augmented as oracle
+from tests.paging import mapped
 
+from selfsort import pages
 from selfsort.augment.geometry import Affine
 from selfsort.errors import InvalidInput
 from selfsort.graph.affinity import centre, mean_row, unit_rows
@@ -95,6 +97,17 @@ def test_many_blocks_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_RANKED_BYTES", 4 * 63 * 39 * 3)
     for cost, before in zip((0.0, 1e9), expected, strict=True):
         np.testing.assert_array_equal(augmented_neighbours(pixels, features, 6, full_cost=cost).idx, before)
+
+
+@pytest.mark.parametrize("full_cost", [0.0, 1e9], ids=["ranked", "full"])
+def test_images_in_a_file_have_the_same_neighbours(monkeypatch: pytest.MonkeyPatch, full_cost: float) -> None:
+    pixels = pictures(n=40)
+    features = rows_of(pixels)
+    expected = augmented_neighbours(pixels, features, 6, full_cost=full_cost)
+    monkeypatch.setattr(pages, "_PASS_BYTES", 8 * features[:1].nbytes)
+    found = augmented_neighbours(mapped(pixels), mapped(features), 6, full_cost=full_cost)
+    np.testing.assert_array_equal(found.idx, expected.idx)
+    np.testing.assert_array_equal(found.sq_dist, expected.sq_dist)
 
 
 def test_ranking_sees_the_plain_neighbours_only(monkeypatch: pytest.MonkeyPatch) -> None:

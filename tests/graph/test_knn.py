@@ -9,9 +9,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.oracles import graph_knn as oracle
+from tests.paging import mapped
 from tests.precision import double_precision
 
-from selfsort import progress
+from selfsort import pages, progress
 from selfsort.errors import InvalidInput
 from selfsort.graph import knn
 from selfsort.graph.knn import nearest_neighbours
@@ -223,3 +224,40 @@ def test_processes_have_about_as_many_pairs(n_processes: int) -> None:
     assert sorted(shape for share in shares for shape in share) == shapes
     pairs = [sum(n_rows * n_cols for _, n_rows, n_cols in share) for share in shares]
     assert max(pairs) < 1.01 * min(pairs)
+
+
+@pytest.mark.parametrize("n_copies", [1, 4])
+def test_rows_in_a_file_have_the_same_neighbours(monkeypatch: pytest.MonkeyPatch, n_copies: int) -> None:
+    features, queries = np.tile(points(3, 150, 6), (n_copies, 1)), points(4, 70, 6)
+    wanted = nearest_neighbours(features, 9), nearest_neighbours(features, 9, queries=queries)
+    monkeypatch.setattr(pages, "_PASS_BYTES", 24 * 40)  # 40 rows
+    monkeypatch.setattr(pages, "_MAPPED_FOR_ONE", 24)
+    kept, asked = mapped(features), mapped(queries)
+    found = [nearest_neighbours(kept, 9, block_bytes=n) for n in (4 * 40 * 7, 2**20)]
+    found += [nearest_neighbours(kept, 9, queries=rows, block_bytes=2**12) for rows in (asked, queries)]
+    found += [nearest_neighbours(features, 9, queries=asked)]
+    for one, other in zip(found, [wanted[0]] * 2 + [wanted[1]] * 3, strict=True):
+        np.testing.assert_array_equal(one.idx, other.idx)
+        np.testing.assert_array_equal(one.sq_dist, other.sq_dist)
+
+
+def test_of_rows_in_a_file_few_are_in_memory_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+
+    def watch(name: str, place: int) -> None:
+        real = getattr(torch, name)
+
+        def counting(*given: torch.Tensor, **rest: Any) -> torch.Tensor:
+            sizes.append(given[place].shape[1])
+            found: torch.Tensor = real(*given, **rest)
+            return found
+
+        monkeypatch.setattr(torch, name, counting)
+
+    watch("mm", 1)
+    watch("addmm", 2)
+    monkeypatch.setattr(pages, "_PASS_BYTES", 24 * 40)
+    kept = mapped(np.zeros((100, 6), np.float32))  # nothing but duplicates: all are searched for again
+    nearest_neighbours(kept, 3)
+    nearest_neighbours(kept, 3, queries=points(0, 5, 6))
+    assert max(sizes) == 40

@@ -3,8 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from tests.paging import mapped
 
-from selfsort.data import store
+from selfsort import pages
 from selfsort.learning.batches import PixelTensor, shuffled_batches
 from selfsort.learning.seeds import torch_generator
 from selfsort.types import Images
@@ -63,12 +64,12 @@ def test_chunks_hold_about_as_many_pixels_for_any_image_size(side: int, n_pixels
 
 def test_batches_of_a_mapped_file_are_those_of_an_array(monkeypatch: pytest.MonkeyPatch) -> None:
     held = np.random.default_rng(0).integers(0, 256, (40, 5, 5, 1), dtype=np.uint8)
-    mapped, _ = store.allocate(held.shape, 0)
-    mapped[...] = held
-    forgotten: list[object] = []
-    monkeypatch.setattr(store, "forget", forgotten.append)
+    kept, forgotten = mapped(held), list[object]()
+    monkeypatch.setattr(pages, "_PASS_BYTES", 500)
+    monkeypatch.setattr(pages, "_MAPPED_FOR_ONE", 50)
+    monkeypatch.setattr(pages, "forget", forgotten.append)
     idx = torch.randperm(40)
     for batch in (idx[:3], idx, torch.arange(4)):
-        found = PixelTensor(Images(mapped), torch.device("cpu")).floats(batch)
+        found = PixelTensor(Images(kept), torch.device("cpu")).floats(batch)
         torch.testing.assert_close(found, PixelTensor(Images(held), torch.device("cpu")).floats(batch), rtol=0, atol=0)
     assert len(forgotten) >= 5, "its pages are given back"

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from selfsort import pages
 from selfsort.runs.arrays import as_counts, as_rows, as_table, finite, read_rows
 
 
@@ -56,3 +57,15 @@ def test_rows_are_copied_from_a_mapped_table_and_made_finite(rows: slice | np.nd
     assert found.tolist() == np.nan_to_num(table, posinf=0)[rows].tolist()
     found += 1  # a copy, which may be changed in place
     assert np.array_equal(np.load(tmp_path / "table.npy"), table, equal_nan=True)
+
+
+def test_scattered_rows_are_read_a_few_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    np.save(tmp_path / "table.npy", np.arange(200.0).reshape(100, 2))
+    mapped = np.load(tmp_path / "table.npy", mmap_mode="r")
+    forgotten: list[int] = []
+    monkeypatch.setattr(pages, "forget", lambda array: forgotten.append(len(array)))
+    monkeypatch.setattr(pages, "_PASS_BYTES", 160)
+    monkeypatch.setattr(pages, "_MAPPED_FOR_ONE", 16)
+    rows = np.arange(0, 100, 2)
+    assert read_rows(mapped, rows)[:, 0].tolist() == (2 * rows).tolist()
+    assert len(forgotten) == 5

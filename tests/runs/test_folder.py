@@ -19,10 +19,11 @@ from hypothesis import strategies as st
 from tests.tiny_run import CONFIG, NAMES, RESULT, SOFT, files_of, fill, read_everything
 
 import selfsort.runs.files
+from selfsort.data.store import limit_memory
 from selfsort.errors import CannotWrite, InvalidInput, MissingData
 from selfsort.runs.folder import RunFolder, Thumbnails
 from selfsort.runs.table import label_csv
-from selfsort.types import State
+from selfsort.types import Arrays, State
 
 
 @pytest.fixture
@@ -474,10 +475,29 @@ def test_many_features_are_kept_at_half_precision(tmp_path: Path, monkeypatch: p
 
 @pytest.mark.parametrize("dtype", [None, np.float16])
 def test_arrays_are_written_in_blocks_as_numpy_does(tmp_path: Path, monkeypatch: Any, dtype: Any) -> None:
-    monkeypatch.setattr("selfsort.data.store._PASS_BYTES", 100)
+    monkeypatch.setattr("selfsort.pages._PASS_BYTES", 100)
     run = RunFolder.create(tmp_path / "run", CONFIG)
     for array in (RESULT.features, np.arange(600.0).reshape(100, 3, 2)[:, ::-1], np.zeros((0, 3)), np.arange(5)):
         run.write_array("x.npy", array, dtype)
         expected = io.BytesIO()
         np.save(expected, np.ascontiguousarray(array, dtype))
         assert (run.path / "x.npy").read_bytes() == expected.getvalue()
+
+
+def test_large_arrays_of_a_model_keep_to_the_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("selfsort.runs.files._LARGE_BYTES", 1000)
+    monkeypatch.setattr("selfsort.pages._PASS_BYTES", 300)
+    run = RunFolder.create(tmp_path / "run", CONFIG)
+    draw = np.random.default_rng(0)
+    arrays: Arrays = {"rows": draw.random((40, 9), np.float32), "labels": np.arange(40), "more": draw.random((200, 3))}
+    run.write_state("state.safetensors", State(arrays, {"k": 3}))
+    limit_memory(2000)
+    try:
+        back = run.read_state("state.safetensors")
+    finally:
+        limit_memory(None)
+    assert [name for name, array in back.arrays.items() if isinstance(array, np.memmap)] == ["more"]
+    assert back.meta == {"k": 3}
+    for name, array in arrays.items():
+        assert back.arrays[name].dtype == array.dtype
+        np.testing.assert_array_equal(back.arrays[name], array)

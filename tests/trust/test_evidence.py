@@ -5,8 +5,9 @@ import pytest
 import torch
 from tests.choose_k.planted import blobs
 
-from selfsort.data import store
+from selfsort import pages
 from selfsort.graph.neighbours import Neighbours
+from selfsort.learning.seeds import numpy_generator
 from selfsort.trust import evidence
 from selfsort.trust.evidence import Evidence, gather
 from selfsort.types import F32, I64
@@ -38,7 +39,7 @@ def test_clusters_drawn_by_lot() -> None:
 def test_overlap_is_common_over_all() -> None:
     # Of eight images the first four are one cluster; the second opinion has the first six.
     labels, others = np.array([0] * 4 + [1] * 4), np.array([0] * 6 + [1] * 2)
-    np.testing.assert_allclose(evidence._overlaps(labels, others), [[4 / 6, 0], [2 / 8, 2 / 4]])
+    np.testing.assert_allclose(evidence._overlaps(labels, others, 2), [[4 / 6, 0], [2 / 8, 2 / 4]])
 
 
 def test_two_classes_in_one_cluster_are_its_parts() -> None:
@@ -49,6 +50,17 @@ def test_two_classes_in_one_cluster_are_its_parts() -> None:
     leak, smaller = seen.parts[2]
     assert leak == 0
     np.testing.assert_array_equal(np.sort(smaller), np.flatnonzero(truth == 3))
+
+
+def test_a_rare_cluster_may_have_no_judge(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows, labels = blobs([150] * 4)
+    monkeypatch.setattr(evidence, "MOST_JUDGES", 100)
+    judges = numpy_generator(0, "judges").permutation(600)[:100]
+    labels[np.setdiff1d(np.arange(600), judges)[:2]] = 4
+    seen = look(rows, labels)
+    np.testing.assert_array_equal(seen.most[labels == 4], 0)
+    np.testing.assert_array_equal(seen.same[labels == 4], 0)
+    assert seen.most[labels < 4].min() > 0.5
 
 
 def test_a_sample_speaks_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,8 +116,8 @@ def test_wide_rows_have_fewer_judges(monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(evidence, "MOST_JUDGES", 300)
         told = look(rows, truth)
-    monkeypatch.setattr(store, "_FEWEST_HELD", 100)
-    monkeypatch.setattr(store, "_HELD_BYTES", 300 * rows[:1].nbytes)
+    monkeypatch.setattr(pages, "_FEWEST_HELD", 100)
+    monkeypatch.setattr(pages, "_HELD_BYTES", 300 * rows[:1].nbytes)
     seen = look(rows, truth)
     for name in ("same", "least", "most", "distance", "around", "vouched"):
         np.testing.assert_array_equal(getattr(seen, name), getattr(told, name))

@@ -14,8 +14,9 @@ from scipy.sparse import csr_array
 
 from selfsort.classic.method import Partition, PixelConfig, classic_method, squared_distances
 from selfsort.config import setting
-from selfsort.data.store import memory_left, passes, take
+from selfsort.data.store import memory_left
 from selfsort.learning.seeds import derive_seed, numpy_generator
+from selfsort.pages import passes, take
 from selfsort.types import F32, I64
 
 _FEWEST_EACH = 20

@@ -19,13 +19,14 @@ import torch
 from torch import nn
 
 from selfsort.config import Config, setting
-from selfsort.data.store import all_finite, allocate_floats, forget
+from selfsort.data.store import allocate_floats
 from selfsort.errors import InvalidInput, invalid
 from selfsort.graph.affinity import unit_rows, vote
 from selfsort.graph.augmented import augmented_neighbours
 from selfsort.graph.knn import nearest_neighbours
 from selfsort.graph.neighbours import Neighbours
 from selfsort.nets.heads import CentroidHead, Compared, PixelRows, VoteHead
+from selfsort.pages import all_finite, forget
 from selfsort.types import (
     F32,
     I64,

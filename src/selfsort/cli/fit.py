@@ -21,6 +21,7 @@ from selfsort.cli.parse import (
     LabelsOption,
     MaxBadOption,
     MaxMinutesOption,
+    MemoryOption,
     NamesOption,
     OutOption,
     WhereOption,
@@ -147,9 +148,7 @@ def fit(
         Path | None, typer.Option(help="Begin with the network of this finished run.", show_default=False)
     ] = None,
     max_bad: MaxBadOption = 0.05,
-    memory: Annotated[
-        str | None, typer.Option(help="Memory for images and features, as 8G; default half of RAM.")
-    ] = None,
+    memory: MemoryOption = None,
     device: DeviceOption = "auto",
     out: Annotated[Path | None, typer.Option("--out", help="Run folder to write.", show_default=False)] = None,
     cache: Annotated[

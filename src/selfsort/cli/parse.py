@@ -63,6 +63,9 @@ DeviceOption = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:N or mps.
 MaxBadOption = Annotated[
     float, typer.Option(min=0, max=1, callback=no_nan, help="Unreadable files tolerated, as a share.")
 ]
+MemoryOption = Annotated[
+    str | None, typer.Option(help="Memory for images and features, as 8G; default half of RAM.", show_default=False)
+]
 MaxMinutesOption = Annotated[
     float | None, typer.Option(min=0, callback=no_nan, help="Stop after this long; resumable.")
 ]

@@ -17,6 +17,7 @@ from selfsort.cli.parse import (
     JsonOption,
     LabelsOption,
     MaxBadOption,
+    MemoryOption,
     NamesOption,
     OriginalOption,
     OutOption,
@@ -24,6 +25,7 @@ from selfsort.cli.parse import (
     ReplaceOption,
     RunArgument,
     WhereOption,
+    parse_memory,
     parse_names,
 )
 from selfsort.errors import InvalidInput
@@ -68,6 +70,7 @@ def predict(
     where: WhereOption = None,
     labels: LabelsOption = None,
     max_bad: MaxBadOption = 0.05,
+    memory: MemoryOption = None,
     encoder: Annotated[
         str | None,
         typer.Option(help="Where the run's encoder is now; or the features of the new images.", show_default=False),
@@ -84,6 +87,7 @@ def predict(
 
     With --to folders they are copied into the folders of their clusters, those of an earlier export among them.
     """
+    from selfsort.data.store import limit_memory
     from selfsort.learning.device import choose_device
     from selfsort.metrics.external import scores
     from selfsort.runs.encoder import EncodedModel, unused_rows
@@ -102,6 +106,7 @@ def predict(
         raise InvalidInput(f"{target} would lie among the files of the run. Expected another place. Choose --out.")
     if is_table and not replace:
         refuse_taken(target)
+    limit_memory(parse_memory(memory))
     with job(device), progress_bars():
         model = load_model(folder, choose_device(device), encoder)
         dataset = read_like(folder, source, max_bad=max_bad, where=where, labels=labels)

@@ -13,8 +13,8 @@ from typing import Any, Literal, Self, get_args
 
 import numpy as np
 
-from selfsort.data.store import forget
 from selfsort.errors import invalid
+from selfsort.pages import forget
 from selfsort.types import I64, Images, Json
 
 Fit = Literal["crop", "stretch", "pad"]

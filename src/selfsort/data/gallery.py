@@ -29,8 +29,8 @@ from selfsort.data.decode import (
     quiet_pillow,
 )
 from selfsort.data.resize import cpu_count
-from selfsort.data.store import forget
 from selfsort.errors import MissingData, invalid
+from selfsort.pages import forget
 from selfsort.progress import track
 from selfsort.types import I64, U8, Json
 

@@ -1,18 +1,16 @@
 """Where large arrays live: in memory if they fit the budget, else in a mapped file that cleans up after itself.
 
-The budget is that of the process: images, features and assignments share it. Pages of a mapped file that were read are
-given back (`forget`), so that a pass over a file of any size takes the memory of a block.
+The budget is that of the process: images, features and assignments share it. How a mapped file is gone over in little
+memory, `selfsort.pages` says.
 """
 
 from __future__ import annotations
 
 import errno
 import math
-import mmap
 import os
 import tempfile
 import weakref
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Literal
@@ -21,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from selfsort.errors import InvalidInput, invalid
+from selfsort.pages import passes, take
 from selfsort.types import U8
 
 Stored = Literal["memory", "memory-mapped"]
@@ -29,12 +28,6 @@ Stored = Literal["memory", "memory-mapped"]
 _ASSUMED_BYTES = 8 << 30
 _LARGEST_FILE = 1 << 62
 _BLOCK = bytes(1 << 20)
-_PASS_BYTES = 1 << 26
-"""What a pass over an array holds at a time."""
-_HELD_BYTES, _FEWEST_HELD = 1 << 27, 500
-"""What a sample of rows may take beside the budget, and how many it has however wide they are."""
-_MAPPED_FOR_ONE = 1 << 22
-"""What a system may map of a file to read one row of it: large pages, and it may lie across two."""
 _CONTAINER_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 
@@ -137,71 +130,12 @@ def allocate_floats(shape: tuple[int, ...], dtype: str = "<f4") -> npt.NDArray[A
     return allocate((n_bytes,), None)[0].view(dtype).reshape(shape)
 
 
-def forget(array: npt.NDArray[Any]) -> None:
-    """Give back the pages of a mapped file that were read or written; what they hold stays in the file."""
-    mapping = _mapping(array)
-    if mapping is not None and hasattr(mmap, "MADV_DONTNEED"):
-        mapping.madvise(mmap.MADV_DONTNEED)
-
-
-def is_mapped(array: npt.NDArray[Any]) -> bool:
-    """Say whether a file stands behind an array, so that its pages can be given back."""
-    return _mapping(array) is not None
-
-
-def _mapping(array: npt.NDArray[Any]) -> mmap.mmap | None:
-    """Return what an array, or what it is a view of, is mapped by; of a private mapping the pages are the only copy."""
-    seen: Any = array
-    while isinstance(seen, np.ndarray):
-        found = getattr(seen, "_mmap", None)
-        if found is not None:
-            return None if getattr(seen, "mode", "c") == "c" else found
-        seen = seen.base
-    return None
-
-
-def passes(array: npt.NDArray[Any], multiple: int = 1) -> Iterator[slice]:
-    """Walk over the rows of an array in blocks that fit the memory, giving back the pages of each.
-
-    Args:
-        array: any, mapped or not.
-        multiple: of this many rows is every block but the last.
-    """
-    row_bytes = max(1, array[:1].nbytes)
-    rows = max(1, _PASS_BYTES // row_bytes // multiple) * multiple
-    for start in range(0, len(array), rows):
-        yield slice(start, min(start + rows, len(array)))
-        forget(array)
-
-
-def take(array: npt.NDArray[Any], rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Copy some rows, giving back the pages around them."""
-    if not is_mapped(array):
-        return np.asarray(array[rows])
-    found = np.empty((len(rows), *array.shape[1:]), array.dtype)
-    n_block = _PASS_BYTES // _MAPPED_FOR_ONE
-    for start in range(0, len(rows), n_block):
-        found[start : start + n_block] = array[rows[start : start + n_block]]
-        forget(array)
-    return found
-
-
 def gather(array: npt.NDArray[Any], rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Copy many rows, within the budget of the process or to a mapped file."""
     found = allocate_floats((len(rows), *array.shape[1:]), array.dtype.str)
     for block in passes(found):
         found[block] = take(array, rows[block])
     return found
-
-
-def n_held(array: npt.NDArray[Any], most: int) -> int:
-    """Return how many rows a sample of an array may have: so many, or fewer of very wide ones."""
-    return min(most, max(_FEWEST_HELD, _HELD_BYTES // max(1, array[:1].nbytes)))
-
-
-def all_finite(array: npt.NDArray[Any]) -> bool:
-    """Say whether all numbers of an array are finite, without an answer for each of them."""
-    return all(np.isfinite(array[block]).all() for block in passes(array))
 
 
 def scratch_folder() -> Path:

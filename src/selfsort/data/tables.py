@@ -12,8 +12,8 @@ import numpy.typing as npt
 from selfsort.data.arrays import conform_into
 from selfsort.data.class_lists import CLASS_LISTS
 from selfsort.data.datasets import ImageSpec
-from selfsort.data.store import forget
 from selfsort.errors import InvalidInput, invalid
+from selfsort.pages import forget
 from selfsort.progress import track
 from selfsort.types import U8
 

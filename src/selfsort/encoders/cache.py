@@ -30,8 +30,9 @@ import numpy as np
 import numpy.typing as npt
 
 from selfsort import distributed
-from selfsort.data.store import allocate_floats, forget
+from selfsort.data.store import allocate_floats
 from selfsort.errors import invalid
+from selfsort.pages import forget
 from selfsort.progress import track
 from selfsort.types import Json
 

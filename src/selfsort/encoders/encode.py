@@ -19,12 +19,12 @@ from torch.nn.utils import skip_init
 from selfsort import distributed
 from selfsort.augment.policy import ColourJitter, Flip, Policy, ResizedCrop, augment
 from selfsort.data import Fit
-from selfsort.data.store import forget
 from selfsort.encoders.cache import Rows, Wanted, computed_rows, kept_rows
 from selfsort.encoders.options import EncodeConfig
 from selfsort.errors import InvalidInput
 from selfsort.learning.batches import PixelTensor
 from selfsort.learning.seeds import torch_generator
+from selfsort.pages import forget
 from selfsort.types import Encoder, Images, Json, NetworkEncoder
 
 BATCH, BLOCK = 32, 128

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from selfsort.augment.policy import augment
-from selfsort.data.store import allocate_floats, forget
+from selfsort.data.store import allocate_floats
 from selfsort.encoders.cache import Rows
 from selfsort.encoders.encode import (
     Fitting,
@@ -32,6 +32,7 @@ from selfsort.encoders.options import EncodeConfig
 from selfsort.encoders.pictures import Pictures
 from selfsort.encoders.table import VectorTable
 from selfsort.errors import InvalidInput
+from selfsort.pages import forget
 from selfsort.types import F32, Encoded, Encoder, Json, NetworkEncoder, State
 
 On = Literal["features", "maps"]

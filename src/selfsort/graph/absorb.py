@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from selfsort.graph._kernels import agglomerate as kernels
 from selfsort.graph.tree import BY_ABSORPTION, MergeTree
+from selfsort.pages import passes
 from selfsort.types import F64, I64
 
 # A cluster is large if it holds this share of n / k images.
@@ -85,5 +86,6 @@ def _count_large(tree: MergeTree, large_size: float) -> I64:
 def member_sums(features: npt.NDArray[Any], labels: I64, n_labels: int) -> F64:
     """Return the (n_labels, D) sums of the features of each cluster."""
     sums = np.zeros((n_labels, features.shape[1]))
-    kernels.add_rows(np.ascontiguousarray(features), labels, sums)
+    for block in passes(features):
+        kernels.add_rows(np.ascontiguousarray(features[block]), labels[block], sums)
     return sums

@@ -23,6 +23,7 @@ from selfsort.errors import missing_extra
 from selfsort.graph._kernels.knn import refine
 from selfsort.graph.knn import as_table, in_threads, nearest_neighbours
 from selfsort.graph.neighbours import Neighbours
+from selfsort.pages import passes, scattered, take
 from selfsort.progress import track
 from selfsort.types import F32, I64
 
@@ -126,7 +127,8 @@ class _Index:
         coarse.add(distributed.agree(centres) if is_shared else centres)
         inverted = faiss.IndexIVFFlat(coarse, width, n_cells)
         inverted.is_trained = True
-        inverted.add(table)
+        for block in passes(table):
+            inverted.add(table[block])
         lists = inverted.invlists
         sizes = [lists.list_size(cell) for cell in range(n_cells)]
         members = [faiss.rev_swig_ptr(lists.get_ids(cell), size) for cell, size in enumerate(sizes) if size]
@@ -141,17 +143,18 @@ class _Index:
         idx: I64 = np.full((len(rows), n_neighbours), -1, dtype=np.int64)
         sq_dist: F32 = np.full(idx.shape, np.inf, dtype=np.float32)
         self.inverted.nprobe = n_probe
-        wanted = self.table[rows]
+        wanted = take(self.table, rows)
         _, candidates = self.inverted.search(wanted, n_neighbours + _N_SPARE + 1)
         candidates[candidates == rows[:, None]] = -1  # nobody is its own neighbour
-        in_threads(refine, 0, len(rows), wanted, self.table, candidates, idx, sq_dist)
+        for begin, end in scattered(self.table, len(rows), candidates.shape[1]):
+            in_threads(refine, begin, end, wanted, self.table, candidates, idx, sq_dist)
         return Neighbours(idx, sq_dist, n_neighbours)
 
 
 def _centres(table: F32, n_cells: int, faiss: Any) -> F32:
     """Return the centres of the cells (n_cells, D), found by k-means on some of the rows."""
     draw = np.random.default_rng(0)
-    some = table[np.sort(draw.choice(len(table), min(len(table), _PER_CELL * n_cells), replace=False))]
+    some = take(table, np.sort(draw.choice(len(table), min(len(table), _PER_CELL * n_cells), replace=False)))
     kmeans = faiss.Clustering(table.shape[1], n_cells)
     kmeans.seed, kmeans.niter, kmeans.max_points_per_centroid = 0, _N_ITERATIONS, _PER_CELL
     kmeans.train(some, faiss.IndexFlatL2(table.shape[1]))
@@ -161,7 +164,7 @@ def _centres(table: F32, n_cells: int, faiss: Any) -> F32:
 
 def _exactly(table: F32, rows: I64, n_neighbours: int, device: str | torch.device) -> Neighbours:
     """Search exactly for the nearest others of some rows."""
-    found = nearest_neighbours(table, n_neighbours + 1, queries=table[rows], device=device)
+    found = nearest_neighbours(table, n_neighbours + 1, queries=take(table, rows), device=device)
     is_other = found.idx != rows[:, None]
     is_other[is_other.all(axis=1), -1] = False  # a row with more copies than places: it is not among its own nearest
     shape = (len(rows), n_neighbours)

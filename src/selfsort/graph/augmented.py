@@ -28,6 +28,7 @@ from selfsort.errors import invalid
 from selfsort.graph.approximate import find_neighbours
 from selfsort.graph.knn import nearest_neighbours
 from selfsort.graph.neighbours import Neighbours
+from selfsort.pages import forget, is_mapped, take
 from selfsort.progress import check_time, track
 from selfsort.types import F32, I64, U8
 
@@ -44,8 +45,8 @@ _STEP = 1 / 28
 _BLOCK = 1024
 # Candidates beyond K that are measured again after the matrix product, which rounds.
 _N_SPARE = 8
-# Images ranked again at once: each brings M candidates of D pixels.
-_RANKED_BYTES = 128 * 2**20
+# Images ranked again at once: each brings M candidates of D pixels, and for a moment their squares.
+_RANKED_BYTES = 64 * 2**20
 
 
 @dataclass(frozen=True)
@@ -122,6 +123,7 @@ class _Rows:
         if view == View():
             return torch.from_numpy(self.features[first:last]).to(self.device)
         x_BCHW = torch.from_numpy(self.pixels[first:last]).to(self.device).permute(0, 3, 1, 2).float().mul_(1 / 255)
+        forget(self.pixels)
         flat_BD = augmented(x_BCHW.contiguous(), view).permute(0, 2, 3, 1).flatten(1)
         if self.mean is not None:
             flat_BD = flat_BD - torch.from_numpy(self.mean).to(self.device)
@@ -131,12 +133,6 @@ class _Rows:
         """Walk over all images in order."""
         n = len(self.features)
         return ((first, min(first + size, n)) for first in range(0, n, size))
-
-    def table(self, view: View) -> F32:
-        """Return all images in a view."""
-        if view == View():
-            return self.features
-        return np.concatenate([self.block(view, *ends).cpu().numpy() for ends in self.blocks(_BLOCK)])
 
 
 def augmented(x_BCHW: Tensor, view: View) -> Tensor:
@@ -158,14 +154,18 @@ def _search(rows: _Rows, n_neighbours: int) -> Neighbours:
     n_kept = min(n_neighbours, n - 1)
     idx: I64 = np.full((n, n_kept), -1, dtype=np.int64)
     sq_dist: F32 = np.full((n, n_kept), np.inf, dtype=np.float32)
+    size = max(1, min(_BLOCK, _RANKED_BYTES // rows.features[:1].nbytes))
     for view in track(rows.views, "augmented neighbours", len(rows.views)):
-        # One more, because the image itself is likely to be among them.
-        found = nearest_neighbours(rows.features, n_neighbours + 1, queries=rows.table(view), device=rows.device)
-        idx, sq_dist = _merged(
-            np.hstack([idx, np.where(found.idx == np.arange(n)[:, None], -1, found.idx)]),
-            np.hstack([sq_dist, found.sq_dist]),
-            n_kept,
-        )
+        for first, last in rows.blocks(size):
+            block, own_B1 = slice(first, last), np.arange(first, last)[:, None]
+            seen = rows.block(view, first, last).cpu().numpy()
+            # One more, because the image itself is likely to be among them.
+            found = nearest_neighbours(rows.features, n_neighbours + 1, queries=seen, device=rows.device)
+            idx[block], sq_dist[block] = _merged(
+                np.hstack([idx[block], np.where(found.idx == own_B1, -1, found.idx)]),
+                np.hstack([sq_dist[block], found.sq_dist]),
+                n_kept,
+            )
     return Neighbours(idx, sq_dist, n_neighbours)
 
 
@@ -184,7 +184,7 @@ def _ranked(rows: _Rows, plain: Neighbours, n_neighbours: int) -> Neighbours:
     """Rank the plain neighbours of each image by their least distance to its views."""
     n, n_dims = rows.features.shape
     n_kept = min(n_neighbours, plain.n_neighbours)
-    features_ND = torch.from_numpy(rows.features).to(rows.device)
+    features_ND = None if is_mapped(rows.features) else torch.from_numpy(rows.features).to(rows.device)
     idx: I64 = np.empty((n, n_kept), dtype=np.int64)
     sq_dist: F32 = np.empty((n, n_kept), dtype=np.float32)
     size = max(1, _RANKED_BYTES // (4 * n_dims * plain.n_neighbours))
@@ -196,21 +196,25 @@ def _ranked(rows: _Rows, plain: Neighbours, n_neighbours: int) -> Neighbours:
             views.append(rows.block(view, first, last))
             check_time()  # of images in many views a block takes seconds
         view_BVD = torch.stack(views, dim=1)
-        kept_BM, found_BM = _nearest_candidates(view_BVD, candidate_BM, features_ND, n_kept + _N_SPARE)
+        if features_ND is not None:
+            candidate_BMD = features_ND[candidate_BM]
+        else:
+            chosen = take(rows.features, plain.idx[first:last].ravel())
+            candidate_BMD = torch.from_numpy(chosen).to(rows.device).view(*candidate_BM.shape, n_dims)
+        kept_BM, found_BM = _nearest_candidates(view_BVD, candidate_BM, candidate_BMD, n_kept + _N_SPARE)
         idx[first:last], sq_dist[first:last] = _merged(kept_BM.cpu().numpy(), found_BM.cpu().numpy(), n_kept)
     return Neighbours(idx, sq_dist, n_neighbours, plain.recall)
 
 
 def _nearest_candidates(
-    view_BVD: Tensor, candidate_BM: Tensor, features_ND: Tensor, n_kept: int
+    view_BVD: Tensor, candidate_BM: Tensor, candidate_BMD: Tensor, n_kept: int
 ) -> tuple[Tensor, Tensor]:
     """Return the candidates nearest to any view by the matrix product, and their squared distances, measured again."""
-    candidate_BMD = features_ND[candidate_BM]
     squares_BVM = view_BVD.square().sum(dim=2)[:, :, None] + candidate_BMD.square().sum(dim=2)[:, None, :]
     rough_BVM = torch.baddbmm(squares_BVM, view_BVD, candidate_BMD.transpose(1, 2), alpha=-2)
     rough_BM, view_BM = rough_BVM.min(dim=1)
     best_BK = rough_BM.topk(min(n_kept, rough_BM.shape[1]), dim=1, largest=False).indices
     kept_BK = candidate_BM.gather(1, best_BK)
     rows_B1 = torch.arange(len(view_BVD), device=view_BVD.device)[:, None]
-    gaps_BKD = view_BVD[rows_B1, view_BM.gather(1, best_BK)] - features_ND[kept_BK]
+    gaps_BKD = view_BVD[rows_B1, view_BM.gather(1, best_BK)] - candidate_BMD[rows_B1, best_BK]
     return kept_BK, gaps_BKD.square_().sum(dim=2)

@@ -5,6 +5,8 @@ their definition, so near-duplicates lose nothing to cancellation, and order and
 product was blocked, threaded or shared among processes. A row whose K-th neighbour cannot be told from the items left
 out, given the rounding error of the product, is searched again in full.
 
+Of rows in a mapped file a few are in memory at a time: the product is then made in tiles, and pages are given back.
+
 Several processes (torchrun) take turns at the blocks and put together what each has found.
 """
 
@@ -25,6 +27,7 @@ from selfsort import distributed
 from selfsort.errors import invalid
 from selfsort.graph._kernels.knn import refine, rescan, scan_columns, scan_rows
 from selfsort.graph.neighbours import Neighbours
+from selfsort.pages import all_finite, forget, is_mapped, n_at_once, passes, scattered, take
 from selfsort.progress import track
 from selfsort.types import F32, F64, I64
 
@@ -70,7 +73,8 @@ def nearest_neighbours(
         candidates, worst_sq = _candidates_by_pairs(search, n_candidates, is_shared=is_shared)
     else:
         candidates, worst_sq = _candidates_by_rows(search, n_candidates)
-    in_threads(refine, 0, len(search.rows), search.rows, search.features, candidates, idx, sq_dist)
+    for begin, end in search.turns(n_candidates):
+        in_threads(refine, begin, end, search.rows, search.features, candidates, idx, sq_dist)
     if n_candidates < search.n_others:
         # An item left out is truly at least (worst candidate - slack) away: is that surely beyond the K-th?
         slack = _rounding_slack(search)
@@ -96,8 +100,27 @@ class _Search:
         return len(self.features) - self.is_self
 
     def n_block(self, n_rows: int) -> int:
-        """Return how many rows of rough distances to hold at once."""
+        """Return how many rows of rough distances to all items to hold at once."""
         return max(1, min(self.block_bytes // (4 * len(self.features)), n_rows))
+
+    def turns(self, n_each: int) -> Iterator[tuple[int, int]]:
+        """Walk over the rows, each of which is measured against some items from everywhere."""
+        if not is_mapped(self.features):
+            yield from ((block.start, block.stop) for block in passes(self.rows))
+            return
+        for begin, end in scattered(self.features, len(self.rows), n_each + 1):
+            yield begin, end
+            forget(self.rows)
+
+    def columns(self, start: int = 0) -> Iterator[tuple[int, int]]:
+        """Walk over the items from one on: all at once, or of a mapped file as many as a pass holds."""
+        if self.device.type != "cpu":  # where all of them are already
+            yield start, len(self.features)
+            return
+        n_columns, n_items = n_at_once(self.features), len(self.features)
+        for first in range(start, n_items, n_columns):
+            yield first, min(first + n_columns, n_items)
+            forget(self.features)
 
 
 def _check(
@@ -119,7 +142,7 @@ def as_table(name: str, values: npt.NDArray[Any]) -> F32:
         raise invalid(
             name, "be a table with at least one row and column", f"shape {table.shape}", "Flatten each image."
         )
-    if not (math.isfinite(table.min()) and math.isfinite(table.max())):  # no answer for each number: they are many
+    if not all_finite(table):
         raise invalid(name, "be finite", "NaN or infinity", "Look for a training run that diverged.")
     return table
 
@@ -141,25 +164,31 @@ def _candidates_by_pairs(search: _Search, n_candidates: int, *, is_shared: bool 
     is offered to both of its items. That is half of the full matrix product. Of several processes each takes some of
     the blocks.
     """
-    n_items = len(search.features)
+    n_items, n_columns = len(search.features), n_at_once(search.features)
     idx, rough = _tables(n_items, n_candidates)
     worst = rough[:, -1].copy()
     half_sq = (_squares(search.features) / 2).astype(np.float32)
     features_ND = torch.from_numpy(search.features)
-    n_block = search.n_block(n_items)
+    n_block = max(1, min(search.block_bytes // (4 * n_columns), n_columns))
     if is_shared and distributed.world_size() > 1:
         n_block = min(n_block, -(-n_items // (_N_TURNS * distributed.world_size())))
-    buffer = torch.empty(n_block * n_items, dtype=torch.float32)
+    buffer = torch.empty(n_block * n_columns, dtype=torch.float32)
     shapes = [(start, min(n_block, n_items - start), n_items - start) for start in range(0, n_items, n_block)]
     if is_shared:
         shapes = _turns_of(shapes, distributed.rank(), distributed.world_size())
     n_pairs = sum(n_rows * n_cols for _, n_rows, n_cols in shapes)
-    for start, n_rows, n_cols in track(shapes, "nearest neighbours", n_pairs, lambda shape: shape[1] * shape[2]):
-        product = buffer[: n_rows * n_cols].view(n_rows, n_cols)
-        torch.mm(features_ND[start : start + n_rows], features_ND[start:].T, out=product)
-        product.diagonal().fill_(-torch.inf)  # nobody is its own neighbour
-        in_threads(scan_rows, 0, n_rows, start, product.numpy(), half_sq, idx, rough, worst)
-        in_threads(scan_columns, n_rows, n_cols, start, product.numpy(), half_sq, idx, rough, worst)
+    for start, n_rows, _ in track(shapes, "nearest neighbours", n_pairs, lambda shape: shape[1] * shape[2]):
+        rows_BD = features_ND[start : start + n_rows]
+        if n_columns < n_items:
+            rows_BD = rows_BD.clone()  # the pages of the file go with those of the columns
+        for first, last in search.columns(start):
+            product = buffer[: n_rows * (last - first)].view(n_rows, last - first)
+            torch.mm(rows_BD, features_ND[first:last].T, out=product)
+            n_both = n_rows if first == start else 0  # the rows are among the columns: as rows they see each other
+            if n_both:
+                product.diagonal().fill_(-torch.inf)  # nobody is its own neighbour
+            in_threads(scan_rows, 0, n_rows, start, first, product.numpy(), half_sq, idx, rough, worst)
+            in_threads(scan_columns, n_both, last - first, start, first, product.numpy(), half_sq, idx, rough, worst)
     if is_shared and distributed.world_size() > 1:
         _put_together(idx, rough)
         worst = rough[:, -1]
@@ -195,17 +224,18 @@ def _candidates_by_rows(search: _Search, n_candidates: int) -> tuple[I64, F64]:
     for block, rough_BN in _rough_rows(search, np.arange(len(search.rows)), "nearest neighbours"):
         best = torch.topk(rough_BN, n_candidates, dim=1, largest=False)
         found.append(best.indices.cpu().numpy())
-        worst_sq.append(best.values[:, -1].double().cpu().numpy() + _squares(search.rows[block]))
+        worst_sq.append(best.values[:, -1].double().cpu().numpy() + _squares(take(search.rows, block)))
     return np.concatenate(found), np.concatenate(worst_sq)
 
 
 def _search_again(search: _Search, open_rows: I64, slack: F64, idx: I64, sq_dist: F32) -> None:
     """Search these rows in full, measuring every item that the rough distance does not rule out."""
     for block, rough_BN in _rough_rows(search, open_rows, "close neighbours"):
-        margin = slack[block] - _squares(search.rows[block])
-        rough, rows = rough_BN.cpu().numpy(), search.rows[block]
+        rough, rows = rough_BN.cpu().numpy(), take(search.rows, block)
+        margin = slack[block] - _squares(rows)
         found_idx, found_dist = idx[block], sq_dist[block]
-        in_threads(rescan, 0, len(block), rows, search.features, rough, margin, found_idx, found_dist)
+        for begin, end in scattered(search.features, len(block), idx.shape[1] + _N_SPARE):
+            in_threads(rescan, begin, end, rows, search.features, rough, margin, found_idx, found_dist)
         idx[block], sq_dist[block] = found_idx, found_dist
 
 
@@ -219,8 +249,10 @@ def _rough_rows(search: _Search, chosen: I64, what: str) -> Iterator[tuple[I64, 
     starts = range(0, len(chosen), n_block)
     for start in track(starts, what, len(starts)):
         block = chosen[start : start + n_block]
-        query_BD = torch.from_numpy(search.rows[block]).to(search.device)
-        rough_BN = torch.addmm(squares_1N, query_BD, features_ND.T, alpha=-2, out=buffer[: len(block)])
+        query_BD, rough_BN = torch.from_numpy(take(search.rows, block)).to(search.device), buffer[: len(block)]
+        for first, last in search.columns():
+            items_MD, squares_1M = features_ND[first:last], squares_1N[:, first:last]
+            torch.addmm(squares_1M, query_BD, items_MD.T, alpha=-2, out=rough_BN[:, first:last])
         if search.is_self:
             own_B = torch.from_numpy(block).to(search.device)
             rough_BN[torch.arange(len(block), device=search.device), own_B] = torch.inf
@@ -229,6 +261,9 @@ def _rough_rows(search: _Search, chosen: I64, what: str) -> Iterator[tuple[I64, 
 
 def in_threads(kernel: Callable[..., None], begin: int, end: int, *arguments: Any) -> None:
     """Run a kernel on begin..end in as many parts as torch has threads; the parts share nothing they write."""
+    if end - begin == 1:  # not worth a thread: of a mapped file rows come one by one
+        kernel(begin, end, *arguments)
+        return
     cuts = np.linspace(begin, end, torch.get_num_threads() + 1).astype(int).tolist()
     with ThreadPoolExecutor(len(cuts) - 1) as pool:
         parts = [pool.submit(kernel, a, b, *arguments) for a, b in pairwise(cuts) if a < b]
@@ -237,7 +272,9 @@ def in_threads(kernel: Callable[..., None], begin: int, end: int, *arguments: An
 
 
 def _squares(rows: F32) -> F64:
-    squares: F64 = np.einsum("qd,qd->q", rows, rows, dtype=np.float64)
+    squares: F64 = np.empty(len(rows))
+    for block in passes(rows):
+        squares[block] = np.einsum("qd,qd->q", rows[block], rows[block], dtype=np.float64)
     return squares
 
 

@@ -19,12 +19,12 @@ import torch
 from scipy.cluster.hierarchy import linkage
 
 from selfsort.choose_k.separation import separation_tree
-from selfsort.data.store import n_held, take
 from selfsort.graph.absorb import member_sums
 from selfsort.graph.communities import symmetric_affinities
 from selfsort.graph.hierarchy import Hierarchy, Part, join_parts
 from selfsort.graph.knn import nearest_neighbours
 from selfsort.graph.tree import MergeTree
+from selfsort.pages import n_held, take
 from selfsort.types import F32, F64, I64
 
 N_NEIGHBOURS = 10

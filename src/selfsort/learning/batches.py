@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from selfsort.augment.policy import Policy, augment
-from selfsort.data.store import is_mapped, take
 from selfsort.learning.checkpoint import borrow
 from selfsort.nets.norm import standardised
+from selfsort.pages import is_mapped, take
 from selfsort.types import Encoded, Images, Inputs, Tunable
 
 _AT_ONCE = 32

@@ -8,9 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from selfsort import distributed
-from selfsort.data.store import allocate_floats, forget
+from selfsort.data.store import allocate_floats
 from selfsort.errors import InvalidInput, invalid
 from selfsort.learning.batches import InputTensor
+from selfsort.pages import fill, forget
 from selfsort.progress import track
 from selfsort.types import F32, Assignment, Inputs, Model
 
@@ -81,6 +82,5 @@ def apply_in_blocks(model: Model, images: Inputs, layer: str = "top", block: int
         parts = (found.features, found.soft)
         tables = tables or [allocate_floats((len(images), *part.shape[1:]), part.dtype.str) for part in parts]
         for table, part in zip(tables, parts, strict=True):
-            table[some] = part
-            forget(table)
+            fill(table[some], part)
     return Assignment(*tables)

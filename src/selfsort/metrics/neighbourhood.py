@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from selfsort.errors import invalid
 from selfsort.metrics.labels import check_labels
+from selfsort.pages import all_finite
 from selfsort.progress import track
 from selfsort.types import F64, I64
 
@@ -74,8 +75,9 @@ def nearest(points: npt.ArrayLike, n_neighbours: int, rows: I64 | None = None, *
     if not 1 <= n_neighbours < len(points_ND):
         requirement = f"lie between 1 and the number of other points ({len(points_ND) - 1})"
         raise invalid("n_neighbours", requirement, n_neighbours, "Ask for fewer neighbours or add points.")
+    del points  # wide ones are large, and from here on there is a copy
     rows = np.arange(len(points_ND)) if rows is None else rows
-    points_ND = points_ND - points_ND.mean(axis=0)
+    points_ND -= points_ND.mean(axis=0)
     points_ND /= sqrt(float(_squared_norms(points_ND).mean())) or 1.0
     norm_N = _squared_norms(points_ND)
     idx_NK = np.empty((len(rows), n_neighbours), dtype=np.int64)
@@ -236,7 +238,7 @@ def _check_points(name: str, points: npt.ArrayLike) -> F64:
     if array.dtype.kind not in "iubf":
         raise invalid(name, "hold numbers", array.dtype, "Convert the array with astype(float).")
     points_ND: F64 = array.reshape(len(array), -1).astype(np.float64)
-    if not np.isfinite(points_ND).all():
+    if not all_finite(points_ND):
         raise invalid(name, "be finite", "NaN or infinity", "Look for the training step that produced it.")
     return points_ND
 

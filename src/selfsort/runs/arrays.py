@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import mmap
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from selfsort.errors import InvalidInput
+from selfsort.pages import passes, scattered
 from selfsort.types import F32, I64
 
 _MOST_NUMBERS, _LEAST_COLUMNS, _MOST_COLUMNS = 2**25, 2**12, 2**16
@@ -44,18 +44,18 @@ def read_rows(table: npt.NDArray[Any], rows: I64 | slice) -> F32:
     More numbers than may be held at a time are thinned out: runs of columns are taken, evenly spread. Pages that were
     read are given back, so that a pass over a large file takes no more memory than its largest block.
     """
-    n_rows = len(range(*rows.indices(len(table)))) if isinstance(rows, slice) else len(rows)
-    most = min(_MOST_COLUMNS, max(_LEAST_COLUMNS, _MOST_NUMBERS // max(n_rows, 1)))
-    if table.shape[1] <= most:
-        found = (np.array if isinstance(rows, slice) else np.asarray)(table[rows], np.float32)
-    else:
-        starts = np.linspace(0, table.shape[1] - _RUN, most // _RUN).astype(np.int64)
-        numbers = np.arange(len(table))[rows].tolist()
-        thinned = [np.concatenate([table[row, a : a + _RUN] for a in starts]) for row in numbers]
-        found = np.asarray(np.stack(thinned), np.float32)
-    mapped = getattr(table, "_mmap", None)
-    if mapped is not None and hasattr(mmap, "MADV_DONTNEED"):
-        mapped.madvise(mmap.MADV_DONTNEED)
+    numbers = np.arange(len(table))[rows]
+    most = min(_MOST_COLUMNS, max(_LEAST_COLUMNS, _MOST_NUMBERS // max(len(numbers), 1)))
+    columns = np.arange(table.shape[1])
+    if len(columns) > most:
+        starts = np.linspace(0, len(columns) - _RUN, most // _RUN).astype(np.int64)
+        columns = (starts[:, None] + np.arange(_RUN)).ravel()
+    found: F32 = np.empty((len(numbers), len(columns)), np.float32)
+    is_stretch = isinstance(rows, slice)
+    blocks = passes(table[rows]) if is_stretch else (slice(*ends) for ends in scattered(table, len(numbers), 1))
+    for block in blocks:
+        some = numbers[block]
+        found[block] = table[some] if len(columns) == table.shape[1] else table[some[:, None], columns]
     return found if np.isfinite(found).all() else finite(found)
 
 

@@ -22,8 +22,9 @@ from typing import IO, Any
 import numpy as np
 from safetensors import safe_open
 
-from selfsort.data.store import forget, passes
+from selfsort.data.store import allocate_floats
 from selfsort.errors import CannotWrite, InvalidInput
+from selfsort.pages import forget, passes
 from selfsort.types import Arrays, Json, State
 
 fcntl: ModuleType | None
@@ -44,6 +45,8 @@ _TENSOR_NAMES = {"u8": "U64", "i8": "I64", "f8": "F64", "f4": "F32", "u4": "U32"
     "b1": "BOOL",
 }
 """Number formats by the names that NumPy and safetensors have for them, in the order that safetensors writes them."""
+_LARGE_BYTES = 2**26
+"""From this size on an array of a model counts in the budget of the process, or goes to a mapped file."""
 _LONGEST_WHOLE = 2**63
 _LONGEST_STATE = 2**128
 """The generators of NumPy count in 128 bits."""
@@ -224,7 +227,9 @@ def read_state(path: Path) -> State:
         raise damaged(path, "it is missing")
     try:
         with safe_open(path, framework="numpy") as file:
-            arrays = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (not a dict)
+            large = _large_tensors(path)
+            small = [key for key in file.keys() if key not in large]  # noqa: SIM118 (not a dict)
+            arrays = {key: file.get_tensor(key) for key in small} | large
             meta = parse_json((file.metadata() or {}).get("json", "{}"), _LONGEST_STATE)
     except Exception as error:  # number formats that NumPy lacks raise other kinds than damaged headers
         raise damaged(path, str(error)) from error
@@ -234,6 +239,26 @@ def read_state(path: Path) -> State:
     if foreign := [key for key, array in arrays.items() if array.dtype.kind not in "biuf"]:
         raise damaged(path, f"{foreign[0]!r} has a number format we never write")
     return State(arrays, meta)
+
+
+def _large_tensors(path: Path) -> Arrays:
+    """Read the large arrays of a safetensors file, whose form was checked, to where all such arrays live.
+
+    The library maps the file, and all that it has read of it stays resident.
+    """
+    kinds, found = {kind: name for name, kind in _TENSOR_NAMES.items()}, Arrays()
+    with path.open("rb") as file:
+        header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+        begin = file.tell()
+        for key, told in header.items():
+            if key == "__metadata__" or np.diff(told["data_offsets"]) < _LARGE_BYTES or told["dtype"] not in kinds:
+                continue
+            found[key] = allocate_floats(tuple(told["shape"]), f"<{kinds[told['dtype']]}")
+            file.seek(begin + told["data_offsets"][0])
+            for block in passes(flat := found[key].reshape(-1)):
+                if file.readinto(flat[block].data) != flat[block].nbytes:
+                    raise ValueError("it is too short")
+    return found
 
 
 def first_rows(

@@ -34,8 +34,8 @@ from typing import IO, Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from selfsort.data.store import passes
 from selfsort.errors import InvalidInput, MissingData
+from selfsort.pages import passes
 from selfsort.runs.files import (
     PART_NAME,
     cannot_write,

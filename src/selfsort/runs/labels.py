@@ -12,7 +12,7 @@ from typing import Self
 
 import numpy as np
 
-from selfsort.data.store import passes
+from selfsort.pages import passes
 from selfsort.runs.carry import carry_over
 from selfsort.runs.edits import Edit, Mark, Merge
 from selfsort.runs.folder import RunFolder

@@ -22,7 +22,6 @@ from selfsort import __version__, distributed
 from selfsort.classic.method import rows_of
 from selfsort.config import Config
 from selfsort.data import ImageSpec
-from selfsort.data.store import all_finite, passes, take
 from selfsort.encoders.finetune import finetuning
 from selfsort.errors import CannotWrite, Interrupted, InvalidInput, MissingData, TimeIsUp, TrainingFailed, invalid
 from selfsort.graph.absorb import member_sums
@@ -33,6 +32,7 @@ from selfsort.methods.recipes import Choice
 from selfsort.methods.registry import METHODS
 from selfsort.metrics.external import match_clusters, scores
 from selfsort.metrics.internal import collapse_warnings, size_report
+from selfsort.pages import all_finite, passes, take
 from selfsort.progress import stage, until
 from selfsort.runs.clusters import Clusters, find_again
 from selfsort.runs.folder import RunFolder, Thumbnails

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from selfsort.data.store import allocate_floats, passes
+from selfsort.data.store import allocate_floats
 from selfsort.errors import InvalidInput
+from selfsort.pages import passes
 from selfsort.types import F32, I64, State
 
 if TYPE_CHECKING:

@@ -13,12 +13,14 @@ from dataclasses import replace
 import numpy as np
 import torch
 
+from selfsort import distributed
 from selfsort.data.store import gather
 from selfsort.errors import InvalidInput, invalid
-from selfsort.learning.encode import rows_of_all
+from selfsort.learning.encode import apply_in_blocks
 from selfsort.learning.seeds import derive_seed
+from selfsort.pages import put
 from selfsort.text import plural
-from selfsort.types import I64, Arrays, Clustering, Encoded, Images, Inputs, Model, Snapshot, State
+from selfsort.types import I64, Arrays, Assignment, Clustering, Encoded, Images, Inputs, Model, Snapshot, State
 
 _CHUNK = 4096
 """Images judged together: as many as when a saved run is asked, so that it repeats the very same products."""
@@ -87,18 +89,27 @@ def said_of_all(
 
 def _of_all(result: Clustering, learned: I64, images: Inputs, model: Model) -> Clustering:
     """Ask the model about all images, and keep what the method said of its own."""
+    said = _asked(model, images)
+    labels = said.labels
+    labels[learned] = result.labels
+    put(said.features, learned, result.features)
+    put(said.soft, learned, result.soft)
+    # What has one row for each image that was learned from says nothing of the others.
+    extras = {name: array for name, array in result.extras.items() if not array.ndim or len(array) != len(learned)}
+    return Clustering(labels, said.soft, said.features, result.model, _renumbered(extras, learned))
+
+
+def _asked(model: Model, images: Inputs) -> Assignment:
+    """Ask the model about all images; of several processes each asks about some, and holds all answers."""
+    if distributed.world_size() == 1:
+        return apply_in_blocks(model, images, block=_CHUNK)
 
     def ask(idx: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         said = model.apply(images.subset(slice(int(idx[0]), int(idx[-1]) + 1)))
         return torch.from_numpy(said.features), torch.from_numpy(said.soft)
 
     chunks = torch.split(torch.arange(len(images)), _CHUNK)
-    features, soft = rows_of_all(chunks, len(images), ask)
-    labels: I64 = soft.argmax(axis=1).astype(np.int64)
-    labels[learned], features[learned], soft[learned] = result.labels, result.features, result.soft
-    # What has one row for each image that was learned from says nothing of the others.
-    extras = {name: array for name, array in result.extras.items() if not array.ndim or len(array) != len(learned)}
-    return Clustering(labels, soft, features, result.model, _renumbered(extras, learned))
+    return Assignment(*distributed.rows_in_shares(chunks, len(images), ask))
 
 
 def _rows_of_all(history: Arrays, learned: I64) -> Arrays:

@@ -19,10 +19,10 @@ from scipy.sparse import csr_array
 from selfsort.choose_k.search import WIDTHS, smallest_start, width_for
 from selfsort.choose_k.separation import leaks_between, separation_tree
 from selfsort.classic.kmeans import kmeans
-from selfsort.data.store import forget, n_held, take
 from selfsort.graph.communities import find_n_communities, symmetric_affinities
 from selfsort.graph.knn import Neighbours, nearest_neighbours
 from selfsort.learning.seeds import derive_seed, numpy_generator
+from selfsort.pages import forget, n_held, take
 from selfsort.types import F32, F64, I64
 
 N_NEAR = 20
@@ -91,7 +91,8 @@ def gather(rows: F32, labels: I64, n_clusters: int, *, seed: int, device: torch.
     parts = _parts(graph, own, judges, member, n_clusters, width, seed)
     reach = near.sq_dist[:, :N_NEAR][:, -1]  # of the judges
     is_all = len(judges) == len(rows)  # then nobody has to ask
-    by_communities, by_centroids = _overlaps(member, communities), _overlaps(member, centroids.labels)
+    by_communities = _overlaps(member, communities, n_clusters)
+    by_centroids = _overlaps(member, centroids.labels, n_clusters)
     same, least, most, distance, vouched = np.empty((5, len(rows)))
     around = np.empty(len(rows), np.int64)
     n_block = len(rows) if is_all else max(_FEWEST_AT_ONCE, _BLOCK_BYTES // rows[:1].nbytes)
@@ -130,9 +131,9 @@ def _without_self(found: Neighbours, places: I64, judges: I64) -> tuple[I64, F32
     return np.take_along_axis(found.idx, order, axis=1), np.take_along_axis(found.sq_dist, order, axis=1)
 
 
-def _overlaps(labels: I64, others: I64) -> F64:
-    """Return what each two clusters have in common, over what either has."""
-    shape = (int(labels.max()) + 1, int(others.max()) + 1)
+def _overlaps(labels: I64, others: I64, n_clusters: int) -> F64:
+    """Return what each two clusters have in common, over what either has; a rare one may have no judge at all."""
+    shape = (n_clusters, max(n_clusters, int(others.max()) + 1))
     common = np.bincount(labels * shape[1] + others, minlength=shape[0] * shape[1]).reshape(shape).astype(np.float64)
     either = common.sum(axis=1)[:, None] + common.sum(axis=0) - common
     overlap: F64 = common / np.maximum(either, 1)

@@ -79,15 +79,25 @@ def _insert_rough(idx: I64, rough: F32, j: int, value: np.float32) -> np.float32
 
 
 @kernel
-def scan_rows(begin: int, end: int, first: int, product: F32, half_sq: F32, idx: I64, rough: F32, worst: F32) -> None:
+def scan_rows(
+    begin: int,
+    end: int,
+    row_0: int,
+    column_0: int,
+    product: F32,
+    half_sq: F32,
+    idx: I64,
+    rough: F32,
+    worst: F32,
+) -> None:
     """Offer every column of a block of inner products to the block's rows begin..end.
 
-    Row i and column j of the block are the items first + i and first + j. What is kept is half the squared distance,
+    Row i and column j of the block are the items row_0 + i and column_0 + j. What is kept is half the squared distance,
     up to the row's own constant. A stretch of values is looked at in one go: nearly always none is good enough.
     """
-    halves = half_sq[first : first + product.shape[1]]
+    halves = half_sq[column_0 : column_0 + product.shape[1]]
     for i in range(begin, end):
-        row = first + i
+        row = row_0 + i
         bound = worst[row]
         for left in range(0, product.shape[1], _STRETCH):
             values = product[i, left : left + _STRETCH]
@@ -99,28 +109,36 @@ def scan_rows(begin: int, end: int, first: int, product: F32, half_sq: F32, idx:
                 for j in range(len(values)):
                     value = offsets[j] - values[j]
                     if value < bound:
-                        bound = _insert_rough(idx[row], rough[row], first + left + j, value)
+                        bound = _insert_rough(idx[row], rough[row], column_0 + left + j, value)
         worst[row] = bound
 
 
 @kernel
 def scan_columns(
-    begin: int, end: int, first: int, product: F32, half_sq: F32, idx: I64, rough: F32, worst: F32
+    begin: int,
+    end: int,
+    row_0: int,
+    column_0: int,
+    product: F32,
+    half_sq: F32,
+    idx: I64,
+    rough: F32,
+    worst: F32,
 ) -> None:
     """Offer every row of a block of inner products to the block's columns begin..end; see `scan_rows`."""
     for i in range(product.shape[0]):
-        half = half_sq[first + i]
+        half = half_sq[row_0 + i]
         for left in range(begin, end, _STRETCH):
             values = product[i, left : min(left + _STRETCH, end)]
-            bounds = worst[first + left : first + left + len(values)]
+            bounds = worst[column_0 + left : column_0 + left + len(values)]
             n_good = 0
             for j in range(len(values)):
                 n_good += half - values[j] < bounds[j]
             if n_good > 0:
                 for j in range(len(values)):
                     if half - values[j] < bounds[j]:
-                        column = first + left + j
-                        bounds[j] = _insert_rough(idx[column], rough[column], first + i, half - values[j])
+                        column = column_0 + left + j
+                        bounds[j] = _insert_rough(idx[column], rough[column], row_0 + i, half - values[j])
 
 
 @kernel
