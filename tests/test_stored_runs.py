@@ -90,7 +90,9 @@ def test_an_interrupted_run_goes_on_to_its_end(name: str, run: Path, source: Pat
     assert len(found) == len(IMAGES)
     # Another processor rounds differently and may sort a border image elsewhere.
     expected = np.array(EXPECTED[name]["labels"])
-    if name.startswith("umap"):  # other versions of the library number the same clusters otherwise
+    # Other versions of UMAP number the same clusters otherwise, and so do spectral methods on other processors, whose
+    # eigenvectors may point the other way.
+    if name.startswith(("umap", "ncuts", "sc-")):
         assert scores(found, expected)["acc"] >= 0.7
     else:
         assert np.mean(found == expected) >= 0.7

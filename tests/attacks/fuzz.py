@@ -347,6 +347,7 @@ def _in_child(case: Case, is_debug: bool) -> int:
     sys.stderr.reconfigure(errors="backslashreplace")
     uvicorn.Server.run = lambda self, sockets=None: None  # type: ignore[method-assign]
     os.environ["HOME"] = os.environ["TMPDIR"] = tempfile.tempdir = str(case.folder)
+    os.environ["SELFSORT_CACHE"] = str(case.folder / "cache")
     sys.dont_write_bytecode = True
     sys.addaudithook(partial(_stay_inside, os.path.realpath(case.folder)))
     sys.argv = ["selfsort", *(["--debug"] if is_debug else []), *case.words]
