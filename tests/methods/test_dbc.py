@@ -96,6 +96,10 @@ class TestSettings:
         epochs = [replace(QUICK, ae_epochs=9, ae_init=init).first_epochs(60) for init in ("full", "half", "random")]
         assert epochs == [9, 4, 0]
 
+    @pytest.mark.parametrize(("n_images", "expected"), [(200, 100), (575, 60), (1440, 25), (9298, 10), (70_000, 10)])
+    def test_a_short_first_stage_is_counted_in_steps(self, n_images: int, expected: int) -> None:
+        assert FCAEConfig(n_clusters=10, ae_steps=300).first_epochs(n_images) == expected
+
     @pytest.mark.parametrize(("n_images", "expected"), [(100, 100), (9298, 83), (70_000, 11), (1_000_000, 10)])
     def test_small_sets_get_more_epochs(self, n_images: int, expected: int) -> None:
         config = DBCConfig(n_clusters=2)

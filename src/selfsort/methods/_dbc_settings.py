@@ -19,7 +19,8 @@ class FCAEConfig(Config):
     arch: Literal["auto", "mnist", "usps", "coil", "dense"] = setting(
         "auto", "network: by image size, that of a data set, or the fully connected one of DEC", "paper"
     )
-    ae_epochs: int = setting(0, "passes over the images in stage I; 0: enough for 6,000 steps, but 10 to 100")
+    ae_epochs: int = setting(0, "passes over the images in stage I; 0: enough for `ae_steps` steps, but 10 to 100")
+    ae_steps: int = setting(_ENOUGH_STEPS, "steps of stage I, where `ae_epochs` does not say how many passes")
     ae_lr: float = setting(2e-3, "learning rate of Adam in stage I, where it begins; it falls to 0 along a cosine")
     ae_init: Literal["full", "half", "random"] = setting(
         "full", "how far stage I goes: all epochs, half of them, or none", "paper"
@@ -42,6 +43,7 @@ class FCAEConfig(Config):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.require("ae_epochs", self.ae_epochs >= 0, "be at least 0")
+        self.require("ae_steps", self.ae_steps >= 1, "be at least 1")
         self.require("n_restarts", self.n_restarts >= 1, "be at least 1")
         self.require("batch_size", self.batch_size >= 2, "be at least 2, for batch normalisation")
         for name in ("ae_lr", "v"):
@@ -51,14 +53,14 @@ class FCAEConfig(Config):
         for name in ("rotate", "translate"):
             self.require(name, getattr(self, name) >= 0, "be at least 0")
 
-    def enough_epochs(self, n_images: int, *, fewest: int) -> int:
-        """Epochs that make `_ENOUGH_STEPS` steps, but from `fewest` to 100."""
+    def enough_epochs(self, n_images: int, n_steps: int, *, fewest: int) -> int:
+        """Epochs that make so many steps, but from `fewest` to 100."""
         steps_per_epoch = math.ceil(n_images / self.batch_size)
-        return min(100, max(fewest, math.ceil(_ENOUGH_STEPS / steps_per_epoch)))
+        return min(100, max(fewest, math.ceil(n_steps / steps_per_epoch)))
 
     def full_epochs(self, n_images: int) -> int:
         """Epochs of stage I if it goes all the way."""
-        return self.ae_epochs or self.enough_epochs(n_images, fewest=10)
+        return self.ae_epochs or self.enough_epochs(n_images, self.ae_steps, fewest=10)
 
     def first_epochs(self, n_images: int) -> int:
         """Epochs of stage I as far as `ae_init` lets it go."""
@@ -99,7 +101,7 @@ class DBCConfig(FCAEConfig):
 
     def second_epochs(self, n_images: int) -> int:
         """Epochs of stage II if the labels never rest."""
-        return self.taught + (self.epochs or self.enough_epochs(n_images, fewest=20))
+        return self.taught + (self.epochs or self.enough_epochs(n_images, _ENOUGH_STEPS, fewest=20))
 
 
 @dataclass(frozen=True, kw_only=True)
