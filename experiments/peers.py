@@ -28,7 +28,7 @@ import numpy as np
 import numpy.typing as npt
 
 from selfsort.bench.datasets import DATASETS, read
-from selfsort.errors import MissingData
+from selfsort.errors import MissingData, TrainingFailed
 from selfsort.metrics.external import scores
 from selfsort.types import F32, I64
 
@@ -55,9 +55,16 @@ def __getattr__(name):
 _CHILD = """
 import sys, numpy as np
 from clustpy.deep import DDC, DEC, IDEC, N2D
+from umap import UMAP
 peer, k, seed, source, target = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4], sys.argv[5]
 rows = np.load(source)
-found = DDC(random_state=seed) if peer == "ddc" else {"dec": DEC, "idec": IDEC, "n2d": N2D}[peer](k, random_state=seed)
+found = {
+    "dec": lambda: DEC(k, random_state=seed),
+    "idec": lambda: IDEC(k, random_state=seed),
+    "ddc": lambda: DDC(random_state=seed),
+    # As its authors: t-SNE, the default there, has at most three dimensions in scikit-learn.
+    "n2d": lambda: N2D(k, manifold_class=UMAP, random_state=seed),
+}[peer]()
 np.save(target, np.asarray(found.fit(rows).labels_, dtype=np.int64))
 """
 
@@ -136,7 +143,10 @@ def clustpy(peer: str, rows: F32, k: int, seed: int) -> I64:
         source, target = Path(folder) / "rows.npy", Path(folder) / "labels.npy"
         np.save(source, standardised)
         words = [_python(Path(place)), "-c", _CHILD, peer, str(k), str(seed), str(source), str(target)]
-        subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
+        done = subprocess.run(words, check=False, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        if done.returncode != 0:
+            said = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
+            raise TrainingFailed(f"{peer} of ClustPy failed: {said}. Expected labels. Look into it.")
         labels: I64 = np.load(target)
     return labels
 
