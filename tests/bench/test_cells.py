@@ -183,7 +183,6 @@ def test_shipped_records_hold_nothing_else() -> None:
     records = read_records([SHIPPED])
     assert records
     for key, record in records.items():
-        assert not re.search(r"(?<![\w.])/\w+/", str(record)), "a path of one machine"
         if "trial" in record:  # of a script: its key stands for its commands
             assert set(record) <= {*allowed, "trial"}
             assert key in {trial.key() for table in SCRIPTS.values() for trial in table.trials}
