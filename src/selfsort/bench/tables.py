@@ -88,6 +88,7 @@ class Table:
         )
 
 
+_LEARNING = ("dac", "gatcluster", "secu", "dbc", "jule", "teach")
 _SMALL_DATASETS = ("umist", "usps", "cmu-pie", "coil20", "mnist-test")
 _CLASSIC_DATASETS = ("umist", "coil20", "cmu-pie", "usps", "mnist-test", "coil100")
 
@@ -429,9 +430,20 @@ TABLES: dict[str, Table] = {
         Table(
             name="recipes",
             title="Our recipes of the methods that learn, for a CPU",
-            rows=tuple(Row(method, is_random=True) for method in ("dac", "gatcluster", "secu", "dbc", "jule", "teach")),
+            rows=tuple(Row(method, is_random=True) for method in _LEARNING),
             datasets=_SMALL_DATASETS,
             n_seeds=5,
+        ),
+        Table(
+            name="larger",
+            title="Our recipes on MNIST-full and on small colour pictures, from scratch and with an encoder",
+            rows=tuple(
+                Row(method, is_random=True, encoder=encoder)
+                for encoder in (NO_ENCODER, "efficientnet-lite0")
+                for method in _LEARNING
+            ),
+            datasets=("mnist", "cifar10-test", "tinyimagenet-10"),
+            n_seeds=1,
         ),
         Table(
             name="faithful",
