@@ -250,11 +250,35 @@ def memory_measured() -> str:
 def processes_measured() -> str:
     """Return how two processes share the work of one."""
     rows = [
-        [one["speed"], f"{one['alone']} s", f"{one['first']} s and {one['second']} s", one["less work"], one["remark"]]
+        [
+            one["speed"],
+            f"{one['alone']} s",
+            f"{one['first']} s and {one['second']} s",
+            one["less work"],
+            one["sooner"],
+            one["remark"],
+        ]
         for one in _records("scale")
         if "speed" in one
     ]
-    return _table(["stage", "one process", "each of two", "less work", ""], rows)
+    return _table(["stage", "one process", "each of two", "less work", "sooner by the clock", ""], rows)
+
+
+def pages_measured() -> str:
+    """Return how soon the explorer shows the first page of very many images, and how large their report is."""
+    rows = [
+        [
+            one["page"],
+            f"{one['first_page_seconds']} s",
+            f"{one['after_command_seconds']} s",
+            f"{one['report_mb']} MB",
+            f"{one['resident_mb']:,} MB",
+            one["remark"],
+        ]
+        for one in _records("scale")
+        if "page" in one
+    ]
+    return _table(["explorer of", "first page", "since the command", "report", "server, at most", ""], rows)
 
 
 def a_billion() -> str:
@@ -311,6 +335,7 @@ RECORDED = {
     "scale-engines": engines_measured,
     "scale-memory": memory_measured,
     "scale-others": others_measured,
+    "scale-pages": pages_measured,
     "scale-processes": processes_measured,
     "scale-stages": stages_measured,
     "trust": reliability,
