@@ -36,7 +36,7 @@ FIGURES = {
     "mnist-test": "mnist.npz --where split=1 --clusters 10",
     "umist": "umist-32.npz --clusters 20",
     "cmu-pie": "cmu-pie.npz --clusters 68",
-    "coil20": "coil20.npz --size 64 --clusters 20 --recipe views",
+    "coil20": "coil20.npz --size 64 --clusters 20",
     "mnist": "mnist.npz --clusters 10",
 }
 """Arguments of `selfsort fit` for each row of the table."""

@@ -15,11 +15,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from selfsort.bench.datasets import DATASETS
+from selfsort.bench.page import share
 from selfsort.config import SettingInfo, Settings, describe
 from selfsort.encoders.options import EncodeConfig
 from selfsort.improve.around import ImproveConfig
 from selfsort.improve.stages import STAGES
 from selfsort.methods.registry import METHODS
+from selfsort.metrics.published import SCORES, Score
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -317,11 +320,30 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     return "\n".join([lines[0], "|" + "---|" * len(head), *lines[1:]])
 
 
+def printed(methods: Sequence[str]) -> str:
+    """Return what was printed about methods, ACC / NMI / ARI: a row for each source, a column for each data set."""
+    scores = [score for name in methods for score in SCORES if score.method == name]
+    columns = [name for name in DATASETS if any(score.dataset == name for score in scores)]
+    found: dict[tuple[str, str], dict[str, str]] = {}
+    for score in scores:
+        told = "/".join("-" if value is None else share(value) for value in (score.acc, score.nmi, score.ari))
+        found.setdefault((score.method, _origin(score)), {})[score.dataset] = told
+    rows = [[*names, *(cells.get(column, "-") for column in columns)] for names, cells in found.items()]
+    return _table(["method", "from", *(DATASETS[name].title for name in columns)], rows)
+
+
+def _origin(score: Score) -> str:
+    doubt = "" if score.is_verified else "not confirmed"
+    return "; ".join(filter(None, [score.source, score.note, doubt]))
+
+
 def part(name: str) -> str:
     """Return the text of one generated part, by the name in its mark."""
     if name in RECORDED:
         return RECORDED[name]()
     kind, _, method = name.partition(" ")
+    if kind == "published":
+        return printed(method.split())
     tables = {"settings": by_source, "all-settings": in_full}
     return tables[kind](describe(configs()[method]))
 

@@ -13,6 +13,7 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from sklearn.decomposition import PCA
@@ -22,6 +23,7 @@ from selfsort.data import read_source
 from selfsort.errors import InvalidInput
 from selfsort.learning.device import choose_device
 from selfsort.methods.jule import JULEConfig, JULEModel, restore, train
+from selfsort.methods.recipes import choose_recipe
 from selfsort.metrics.neighbourhood import one_nn_error, trustworthiness
 from selfsort.types import F32, I64, Images
 
@@ -66,6 +68,11 @@ def compare(
     return {"jule": learned, "pca": principal}
 
 
+def jule_settings(recipe: str, images: Images) -> dict[str, Any]:
+    """Return what a recipe of JULE sets for images like these."""
+    return dict(choose_recipe("jule", recipe, images.shape, choose_device().type != "cpu").recipe.settings)
+
+
 def read_part(source: str, part: str) -> tuple[Images, I64]:
     """Read `NAME=VALUE:COUNT`: the first COUNT rows for which NAME is VALUE."""
     where, _, count = part.partition(":")
@@ -86,12 +93,13 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, dict[str, float]]:
     parser.add_argument("--dim", type=int, default=2)
     parser.add_argument("--eta", type=float, default=0.2, help="as published for this experiment")
     parser.add_argument("--epochs", type=int, default=JULEConfig.epochs)
+    parser.add_argument("--recipe", default="default", help="of jule: paper, code, or our defaults")
     parser.add_argument("--seed", type=int, default=0)
     asked = parser.parse_args(arguments)
-    config = JULEConfig(n_clusters=asked.clusters, embedding_dim=asked.dim, eta=asked.eta, epochs=asked.epochs)
-    found = compare(
-        *read_part(asked.source, asked.train), *read_part(asked.source, asked.test), config, seed=asked.seed
-    )
+    learned_from, judged_on = read_part(asked.source, asked.train), read_part(asked.source, asked.test)
+    own = {"n_clusters": asked.clusters, "embedding_dim": asked.dim, "eta": asked.eta, "epochs": asked.epochs}
+    config = JULEConfig.from_json({**jule_settings(asked.recipe, learned_from[0]), **own})
+    found = compare(*learned_from, *judged_on, config, seed=asked.seed)
     result = {name: vars(quality) for name, quality in found.items()}
     print(json.dumps(result))
     return result

@@ -26,6 +26,7 @@ import torch
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 
+from experiments.embedding import jule_settings
 from selfsort.bench.datasets import find_or_exit
 from selfsort.data import read_source
 from selfsort.errors import InvalidInput, invalid
@@ -163,10 +164,14 @@ def raw_description(patches: U8) -> F32:
     return normalise_contrast(patches.reshape(len(patches), -1).astype(np.float32))
 
 
-def learn_network(patches: U8, n_clusters: int, *, seed: int, epochs: int = JULEConfig.epochs) -> JULEModel:
+def learn_network(
+    patches: U8, n_clusters: int, *, seed: int, epochs: int = JULEConfig.epochs, recipe: str = "default"
+) -> JULEModel:
     """Train JULE on patches."""
-    device, config = choose_device(), JULEConfig(n_clusters=n_clusters, arch="patches", epochs=epochs)
-    for snapshot in train(Images(patches), config, device=device, seed=seed):
+    device, images = choose_device(), Images(patches)
+    own = {"n_clusters": n_clusters, "arch": "patches", "epochs": epochs}
+    config = JULEConfig.from_json({**jule_settings(recipe, images), **own})
+    for snapshot in train(images, config, device=device, seed=seed):
         if snapshot.result is not None:
             return restore(config, snapshot.result.model, device=device)
     raise AssertionError("training always ends in a result")
@@ -198,6 +203,7 @@ def classify(train_rows: F32, train_truth: I64, test_rows: F32, test_truth: I64,
 
 
 def run(
+    patch_images: Images,
     train_images: Images,
     train_truth: I64,
     test_images: Images,
@@ -207,13 +213,18 @@ def run(
     *,
     seed: int = 0,
     epochs: int = JULEConfig.epochs,
+    recipe: str = "default",
 ) -> float:
-    """Go through the whole pipeline; return the accuracy on the test images."""
+    """Go through the whole pipeline; return the accuracy on the test images.
+
+    Patches are cut from `patch_images`, which need no labels; the classifier learns from `train_images` alone.
+    """
     generator = numpy_generator(seed, "patches")
-    patches = sample_patches(train_images, sizes.n_patches, sizes.patch, generator)
+    patches = sample_patches(patch_images, sizes.n_patches, sizes.patch, generator)
     first: Describe = raw_description
     if basis != "patches":
-        first = network_description(learn_network(patches, sizes.n_clusters, seed=seed, epochs=epochs), basis)
+        learned = learn_network(patches, sizes.n_clusters, seed=seed, epochs=epochs, recipe=recipe)
+        first = network_description(learned, basis)
     rows = first(patches)
     whiten = fit_whitening(rows)
     codes = learn_codes(whiten(rows), sizes.codes, sizes.kmeans_rounds, generator)
@@ -231,7 +242,7 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, float]:
     """Run from the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("source", help="labelled images")
-    parser.add_argument("--train", type=int, default=4000, help="images to learn from, the first ones")
+    parser.add_argument("--train", type=int, default=4000, help="images whose labels are learned, the first ones")
     parser.add_argument("--test", type=int, default=2000, help="images to judge on")
     parser.add_argument("--test-from", type=int, default=None, help="the first of these; the one after the others")
     parser.add_argument("--on", choices=get_args(Basis), default="patches", help="what the codebook is built on")
@@ -239,6 +250,7 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, float]:
     parser.add_argument("--patches", type=int, default=Pipeline.n_patches)
     parser.add_argument("--clusters", type=int, default=Pipeline.n_clusters)
     parser.add_argument("--epochs", type=int, default=JULEConfig.epochs)
+    parser.add_argument("--recipe", default="default", help="of jule: paper, code, or our defaults")
     parser.add_argument("--seed", type=int, default=0)
     asked = parser.parse_args(arguments)
     data = read_source(find_or_exit(asked.source))
@@ -253,8 +265,9 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, float]:
     sizes = Pipeline(codes=asked.codes, n_patches=asked.patches, n_clusters=asked.clusters)
     learn, judge = slice(0, asked.train), slice(first, first + asked.test)
     accuracy = run(
-        data.images.subset(learn), data.labels[learn], data.images.subset(judge), data.labels[judge],
-        asked.on, sizes, seed=asked.seed, epochs=asked.epochs,
+        data.images.subset(slice(0, first)), data.images.subset(learn), data.labels[learn],
+        data.images.subset(judge), data.labels[judge],
+        asked.on, sizes, seed=asked.seed, epochs=asked.epochs, recipe=asked.recipe,
     )  # fmt: skip
     result = {"accuracy": accuracy}
     print(json.dumps({"on": asked.on, **result}))

@@ -2,8 +2,9 @@
 
     python -m experiments.transfer A.npz B.npz --clusters 20 100
 
-It is the same as `selfsort fit A --method jule --out RUN`, then `selfsort fit B --method ac-gdl --features
-RUN:top-1` for each layer; this script puts the four scores in one table.
+It is the same as `selfsort fit A --method jule --out RUN`, then `selfsort fit B --method ac-gdl --encoder
+RUN:top-1` for each layer; this script puts the four scores in one table. `selfsort bench jule-transfer` has the rows
+of the paper: its recipe, and merging without absorbing.
 """
 
 from __future__ import annotations

@@ -87,6 +87,24 @@ class TestGenerated:
         assert f"<!-- generated: settings {page.stem} -->" in section(page.read_text(encoding="utf-8"), "Settings")
 
 
+def typed_figures(text: str) -> list[str]:
+    """Return the lines that hold a score, written as `.97`, and are not made from records."""
+    typed = re.sub(r"^<!-- (?:generated|records): .*?^<!-- end -->$", "", text, flags=re.MULTILINE | re.DOTALL)
+    return [line for line in typed.splitlines() if re.search(r"(?<![\w.])\.\d\d", line)]
+
+
+class TestFigures:
+    @pytest.mark.parametrize("page", [*sorted(DOCS.glob("*.md")), *METHOD_PAGES], ids=name_of)
+    def test_none_is_typed_by_hand(self, page: Path) -> None:
+        """Pages of experiments are dated and have the command beside; docs/results.md is made as a whole."""
+        if page.name != "results.md":
+            assert typed_figures(page.read_text(encoding="utf-8")) == []
+
+    def test_a_typed_one_is_found(self) -> None:
+        made = "<!-- records: classic acc -->\n| kmeans | .567 |\n<!-- end -->\n"
+        assert typed_figures(f"{made}| jule | .950 / .977 |\nversion 1.25, rate 0.05\n") == ["| jule | .950 / .977 |"]
+
+
 class TestMethodPages:
     @pytest.mark.parametrize("page", METHOD_PAGES, ids=name_of)
     def test_at_most_two_screens(self, page: Path) -> None:

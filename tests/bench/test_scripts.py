@@ -82,8 +82,10 @@ class TestFilling:
         monkeypatch.setenv("SELFSORT_DATA", str(tmp_path))
         tried = fill_script(SCRIPTS["jule-7"], {}, tmp_path)
         assert tried.n_measured == 0
-        assert "ytf-1446.npz: 100,000 frames of YouTube Faces" in tried.left["clusters"]
-        (row, _) = rows_of(SCRIPTS["jule-7"], {}, tried.left)
+        assert "ytf-1446.npz: 100,000 frames of YouTube Faces" in tried.left["100,000 frames, clusters"]
+        rows = rows_of(SCRIPTS["jule-7"], {}, tried.left)
+        assert len(rows) == 10  # five numbers of frames, with clusters and with names
+        row = next(row for row in rows if row["trial"] == "100,000 frames, clusters")
         assert "lfw-pairs.txt" in row["left"]
         assert row["commands"][0].startswith("selfsort fit DATA/ytf-1446.npz")
         assert told(row) == "accuracy - (0.767)"

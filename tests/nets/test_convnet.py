@@ -53,7 +53,9 @@ class TestTable:
 
 class TestRule:
     @pytest.mark.parametrize(
-        ("side", "arch"), [(16, "usps"), (28, "mnist"), (32, "faces"), (128, "coil")], ids=lambda value: str(value)
+        ("side", "arch"),
+        [(16, "usps"), (28, "mnist"), (32, "faces"), (55, "faces"), (128, "coil")],
+        ids=lambda value: str(value),
     )
     def test_published_networks_come_out(self, side: int, arch: str) -> None:
         assert plan_blocks(side, side) == ARCHITECTURES[arch]

@@ -77,7 +77,8 @@ class Cell:
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Those that differ from what the method's recipe says."""
     encoder: str = NO_ENCODER
-    """Also METHOD@DATASET or METHOD@DATASET:LAYER: what that method has learned from that data set, with this seed."""
+    """Also METHOD@DATASET, METHOD/RECIPE@DATASET, METHOD@DATASET:LAYER: what that method has learned from that data
+    set, with this seed."""
     protocol: str = "same-images"
     recipe: str = "auto"
 
@@ -128,12 +129,17 @@ class Cell:
         )
 
     @property
+    def device(self) -> str:
+        """Where it is measured: the recipe that is taken by itself is the one for a CPU."""
+        return "cpu" if self.recipe == "auto" else "auto"
+
+    @property
     def base(self) -> Cell | None:
         """The cell whose network is this one's encoder, if it is one."""
-        found = re.fullmatch(r"([a-z-]+)@([a-z0-9-]+)(:[a-z0-9-]+)?", self.encoder)
-        if found is None or found[2] not in DATASETS:
+        found = re.fullmatch(r"([a-z-]+)(?:/([a-z0-9-]+))?@([a-z0-9-]+)(:[a-z0-9-]+)?", self.encoder)
+        if found is None or found[3] not in DATASETS:
             return None
-        return Cell(dataset=found[2], method=found[1], seed=self.seed)
+        return Cell(dataset=found[3], method=found[1], seed=self.seed, recipe=found[2] or "auto")
 
     def content(self) -> Json:
         """Return what makes two measurements the same, apart from the pixels.
@@ -285,7 +291,7 @@ def fit_and_score(cell: Cell, cpu_limit: int | None = None) -> Json:
             settings=cell.settings,
             seed=cell.seed,
             encoder=learned_encoder(cell, cpu_limit),
-            device="cpu" if cell.recipe == "auto" else "auto",  # the settings are those for a CPU
+            device=cell.device,
         )
     )
     encoding: Json = {}
@@ -307,7 +313,8 @@ def fit_and_score(cell: Cell, cpu_limit: int | None = None) -> Json:
         return {"refused": str(error)}
     return {
         **encoding,
-        "scores": {name: round(value, 5) for name, value in (metrics or {}).items()},
+        "scores": _rounded(metrics or {}),
+        **({} if outcome.metrics_sf is None else {"scores_sf": _rounded(outcome.metrics_sf)}),
         "clusters_asked": launched.fit.config.n_clusters,
         "clusters_found": len(set(outcome.clustering.labels.tolist())),
         "seconds": round(outcome.seconds, 2),
@@ -315,6 +322,10 @@ def fit_and_score(cell: Cell, cpu_limit: int | None = None) -> Json:
         "peak_memory_mb": peak_memory_mb(),
         "threads": torch.get_num_threads(),
     }
+
+
+def _rounded(metrics: Mapping[str, float]) -> Json:
+    return {name: round(value, 5) for name, value in metrics.items()}
 
 
 def _tell(truth: I64, snapshot: Snapshot) -> None:
@@ -351,8 +362,9 @@ def learned_encoder(cell: Cell, cpu_limit: int | None = None) -> str:
                 source=lambda side, fit: images,
                 clusters=DATASETS[base.dataset].n_classes,
                 method=base.method,
+                recipe=base.recipe,
                 seed=base.seed,
-                device="cpu",
+                device=base.device,
             )
         )
         outcome = launched.fit.run()

@@ -18,11 +18,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from selfsort.bench.cells import NO_ENCODER, PROTOCOLS, label
+from selfsort.bench.cells import NO_ENCODER, PROTOCOLS
 from selfsort.bench.datasets import DATASETS
 from selfsort.bench.records import SHIPPED, read_records
 from selfsort.bench.scripts import SCRIPTS, rows_of, state_of, told
-from selfsort.bench.summary import MEASURES, TITLES, Measure, Summary, summarise
+from selfsort.bench.summary import MEASURES, Measure, Summary, summarise, title_of
 from selfsort.bench.tables import TABLES, Table, find_table
 from selfsort.errors import InvalidInput, SelfsortError, invalid
 from selfsort.types import Json
@@ -87,9 +87,7 @@ def markdown(table: Table, summaries: Sequence[Summary], measures: Sequence[Meas
         if any(summary.records for summary in of_row):
             cells = [" / ".join(cell(summary, measure) for measure in measures) for summary in of_row]
             told = _encoding(row.encoder, summaries) if has_encoders else []
-            lines.append(
-                "| " + " | ".join([label(row.method, row.settings, recipe=row.recipe), row.seen, *told, *cells]) + " |"
-            )
+            lines.append("| " + " | ".join([replace(row, encoder=NO_ENCODER).name, row.seen, *told, *cells]) + " |")
     return lines
 
 
@@ -113,12 +111,12 @@ def cell(summary: Summary, measure: Measure) -> str:
         return f"{mean:.1f}" if mean < 10 else f"{mean:.0f}"
     if measure == "memory":
         return f"{mean:.0f}"
-    shown = _share(mean) + ("" if spread is None else f" ± {_share(spread)}")
+    shown = share(mean) + ("" if spread is None else f" ± {share(spread)}")
     best = summary.best(measure)
     if summary.shows_best and best is not None and spread is not None:
-        shown = f"{_share(best)} / {_share(mean)} / {_share(spread)}"
+        shown = f"{share(best)} / {share(mean)} / {share(spread)}"
     which = ("mean " if summary.is_mean_printed else "best ") if summary.shows_best else ""
-    return shown + ("" if printed is None else f" ({which}{_share(printed)})")
+    return shown + ("" if printed is None else f" ({which}{share(printed)})")
 
 
 def results_page(records: Mapping[str, Json]) -> str:
@@ -147,7 +145,12 @@ def results_page(records: Mapping[str, Json]) -> str:
         lines += ["", f"## {table.title}", "", f"`selfsort bench {table.name}`: {progress(table, summaries)}"]
         if any(summary.records for summary in summaries):
             for measure in MEASURES:
-                lines += ["", f"### {table.title}: {TITLES[measure]}", "", *markdown(table, summaries, [measure])]
+                lines += [
+                    "",
+                    f"### {table.title}: {title_of(measure, table)}",
+                    "",
+                    *markdown(table, summaries, [measure]),
+                ]
             lines += refusals(summaries)
             lines += ["", f"Measured {_circumstances(summaries)}."]
     for script in SCRIPTS.values():
@@ -201,10 +204,10 @@ def _head(first: str, columns: Sequence[str]) -> list[str]:
     return ["| " + " | ".join(names) + " |", "|" + "---|" * len(names)]
 
 
-def _share(value: float) -> str:
+def share(value: float) -> str:
     """Write a share as papers do.
 
-    >>> _share(0.9315), _share(0.9996), _share(-0.02)
+    >>> share(0.9315), share(0.9996), share(-0.02)
     ('.931', '1.00', '-.020')
     """
     text = f"{value:.3f}"

@@ -10,20 +10,20 @@ from typing import Literal, get_args
 from selfsort.bench.cells import CONTENT
 from selfsort.bench.datasets import DATASETS
 from selfsort.bench.tables import Row, Table
-from selfsort.metrics.published import Score, published
+from selfsort.metrics.published import NMIVariant, Score, published
 from selfsort.types import Json
 
 Measure = Literal["nmi", "acc", "ari", "seconds", "memory"]
 MEASURES: tuple[Measure, ...] = get_args(Measure)
 TITLES: dict[Measure, str] = {
-    "nmi": "NMI (geometric)",
+    "nmi": "NMI",
     "acc": "ACC",
     "ari": "ARI",
     "seconds": "Seconds of processor time",
     "memory": "Peak memory, MB",
 }
 
-_SCORES = {"nmi": "nmi_geometric", "acc": "acc", "ari": "ari"}
+_SCORES = ("nmi", "acc", "ari")
 
 
 @dataclass(frozen=True)
@@ -36,12 +36,14 @@ class Summary:
     refused: str | None = None
     """Why there is nothing to show, if the method refused."""
     features: str = "pixels"
+    nmi_variant: NMIVariant = "geometric"
     shows_best: bool = False
 
     def values(self, measure: Measure) -> list[float]:
         """Return one number a seed."""
         if measure in _SCORES:
-            return [float(record["scores"][_SCORES[measure]]) for record in self.records]
+            name = f"nmi_{self.nmi_variant}" if measure == "nmi" else measure
+            return [float(record[scores_of(self.row)][name]) for record in self.records]
         name = "cpu_seconds" if measure == "seconds" else "peak_memory_mb"
         return [float(record[name]) for record in self.records if record[name] is not None]
 
@@ -102,6 +104,16 @@ class Summary:
         }
 
 
+def scores_of(row: Row) -> str:
+    """Return the name of the scores in a record that a row shows."""
+    return "scores_sf" if row.is_straight else "scores"
+
+
+def title_of(measure: Measure, table: Table) -> str:
+    """Name a measure with all that it needs to be understood."""
+    return f"{TITLES[measure]} ({table.nmi_variant})" if measure == "nmi" else TITLES[measure]
+
+
 def summarise(table: Table, records: Mapping[str, Json]) -> list[Summary]:
     """Gather what is known about every row on every data set, whatever the seeds.
 
@@ -115,10 +127,10 @@ def summarise(table: Table, records: Mapping[str, Json]) -> list[Summary]:
         for row in table.rows:
             seeds = by_content.get(_group(table.cell(row, dataset, 0).content()), {})
             chosen = [seeds[seed] for seed in sorted(seeds) if row.is_random or seed == 0]
-            scored = tuple(record for record in chosen if "scores" in record)
+            scored = tuple(record for record in chosen if scores_of(row) in record)
             refused = next((str(record["refused"]) for record in chosen if "refused" in record), None)
             shown = None if scored else refused
-            found.append(Summary(row, dataset, scored, shown, table.features, table.shows_best))
+            found.append(Summary(row, dataset, scored, shown, table.features, table.nmi_variant, table.shows_best))
     return found
 
 

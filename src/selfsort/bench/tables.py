@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,8 +11,9 @@ from typing import Any
 from selfsort.bench.cells import NO_ENCODER, Cell, label
 from selfsort.bench.scripts import SCRIPTS
 from selfsort.errors import invalid
+from selfsort.metrics.published import NMIVariant
 
-LEARNERS = ("jule", "dbc", "fcae-kmeans", "dac", "gatcluster", "secu")
+LEARNERS = ("jule", "dbc", "dec", "fcae-kmeans", "dac", "gatcluster", "secu")
 
 
 @dataclass(frozen=True)
@@ -29,11 +31,16 @@ class Row:
     printed_as: str | None = None
     """The name of the printed row, if it is not that of the method."""
     needs_accelerator: bool = False
+    recipe_for_faces: str | None = None
+    """The recipe on the data sets of faces, if it is another one there."""
+    is_straight: bool = False
+    """Whether JULE's straight-forward labels (SF) are shown, in place of those of its final features (RC)."""
 
     @property
     def name(self) -> str:
         """How the row is called."""
-        return label(self.method, self.settings, self.encoder, self.recipe)
+        named = label(self.method, self.settings, self.encoder, self.recipe)
+        return f"{named}, SF" if self.is_straight else named
 
     @property
     def seen(self) -> str:
@@ -45,7 +52,9 @@ class Row:
         """On what the printed numbers are: own features, those of a named encoder; None: as the table says."""
         if self.method in LEARNERS:
             return "own"
-        return None if self.encoder == NO_ENCODER or "@self" in self.encoder else self.encoder
+        if self.encoder == NO_ENCODER or "@self" in self.encoder:
+            return None
+        return re.sub("/[^@]*@", "@", self.encoder)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,6 +69,8 @@ class Table:
     """On what the published numbers are that stand beside."""
     n_seeds: int = 3
     protocol: str = "same-images"
+    nmi_variant: NMIVariant = "geometric"
+    """The NMI of the paper whose table it is."""
     shows_best: bool = False
     """Whether best, mean and standard deviation are shown, as the paper does."""
 
@@ -71,19 +82,21 @@ class Table:
             for turn, seed in enumerate(seeds)
             for dataset in self.datasets
             for row in self.rows
-            if row.is_random or turn == 0
+            if (row.is_random or turn == 0) and not row.is_straight  # which a cell of another row has measured
         ]
 
     def cell(self, row: Row, dataset: str, seed: int) -> Cell:
         """Return one of the cells."""
         # What draws no random numbers is the same for every seed.
+        is_face = dataset in _FACES
+        on_faces = "-faces@" if is_face else "@"
         return Cell(
             dataset=dataset,
             method=row.method,
             settings=row.settings,
-            encoder=row.encoder.replace("@self", f"@{dataset}"),
+            encoder=row.encoder.replace("/paper@self", f"/paper{on_faces}{dataset}").replace("@self", f"@{dataset}"),
             seed=seed if row.is_random else 0,
-            recipe=row.recipe,
+            recipe=row.recipe_for_faces if is_face and row.recipe_for_faces else row.recipe,
             protocol=self.protocol,
         )
 
@@ -180,8 +193,13 @@ def _printed_by_gat(recipe: str) -> str:
     return recipe.replace("imagenet10", "gatcluster")
 
 
+_SF_AND_RC: tuple[dict[str, Any], ...] = ({"is_straight": True, "printed_as": "jule-sf"}, {})
+
+_AS_THEY_ARE = {"encoder.mirror": False, "encoder.centre": False}
+
 _LEARNED_ROWS = tuple(
-    Row(row.method, row.settings, is_random=True, is_published=True, encoder="jule@self")
+    Row(row.method, row.settings, is_random=True, is_published=True, encoder=encoder)
+    for encoder in ("jule/paper@self", "jule@self")
     for row in _PIXEL_ROWS
     if row.method != "nmf-d"
 )
@@ -210,23 +228,15 @@ TABLES: dict[str, Table] = {
             name="jule-3",
             title="JULE, Tables 3 and 10: clustering pixels",
             rows=(
-                _learned("jule", "paper"),
-                _learned("jule", "code"),
-                Row("jule", is_random=True, is_published=True),
+                *(
+                    _learned("jule", recipe, recipe_for_faces=f"{recipe}-faces", **shown)
+                    for recipe in ("paper", "code")
+                    for shown in _SF_AND_RC
+                ),
+                *(Row("jule", is_random=True, is_published=True, **shown) for shown in _SF_AND_RC),
                 *_PIXEL_ROWS,
             ),
-            datasets=tuple(name for name in _JULE_SETS if name not in _FACES),
-        ),
-        Table(
-            name="jule-3-faces",
-            title="JULE, Tables 3 and 10: clustering pixels, the face sets",
-            rows=(
-                _learned("jule", "paper-faces"),
-                _learned("jule", "code-faces"),
-                Row("jule", is_random=True, is_published=True),
-                *_PIXEL_ROWS,
-            ),
-            datasets=_FACES,
+            datasets=_JULE_SETS,
         ),
         Table(
             name="jule-4",
@@ -239,7 +249,13 @@ TABLES: dict[str, Table] = {
             name="jule-12",
             title="JULE, Table 12: hand-crafted features",
             rows=tuple(
-                Row(method, settings, is_random=method != "ac-pic", is_published=True, encoder=encoder)
+                Row(
+                    method,
+                    {**settings, **_AS_THEY_ARE},
+                    is_random=method != "ac-pic",
+                    is_published=True,
+                    encoder=encoder,
+                )
                 for encoder in ("spm", "hog", "lbp")
                 for method, settings in (("sc-ls", {}), ("ncuts", {}), ("ac-pic", {"absorb": False}))
             ),
@@ -253,14 +269,15 @@ TABLES: dict[str, Table] = {
                     "ac-gdl",
                     {"absorb": False},
                     is_random=bool(encoder),
-                    is_published=encoder != "jule@usps:top-2",  # which the paper leaves out
+                    is_published=not encoder.endswith("@usps:top-2"),  # which the paper leaves out
                     encoder=encoder or NO_ENCODER,
                     printed_as=None if encoder else "ac-gdl-transfer",
                 )
                 for encoder in (
                     "",
                     *(
-                        f"jule@{learned_on}{layer}"
+                        f"{learner}@{learned_on}{layer}"
+                        for learner in ("jule/paper", "jule")
                         for learned_on in ("coil20", "coil100", "mnist-test", "usps")
                         for layer in ("", ":top-1", ":top-2")
                     ),
@@ -279,7 +296,10 @@ TABLES: dict[str, Table] = {
         Table(
             name="jule-ks",
             title="JULE, Fig. 7: the number of neighbours",
-            rows=tuple(Row("jule", {"K_s": k}, is_random=True, recipe="paper") for k in (5, 10, 20, 30, 50, 70, 90)),
+            rows=tuple(
+                Row("jule", {"K_s": k}, is_random=True, recipe="paper", recipe_for_faces="paper-faces")
+                for k in (5, 10, 20, 30, 50, 70, 90)
+            ),
             datasets=_CLASSIC_DATASETS,
         ),
         Table(
@@ -294,9 +314,11 @@ TABLES: dict[str, Table] = {
                     for method in ("fcae-kmeans", "dbc")
                 ),
                 Row("dbc", is_random=True, is_published=True, recipe="taught"),
-                Row("kmeans", is_random=True),
+                Row("dec", is_random=True, is_published=True),
+                Row("kmeans", is_random=True, is_published=True, printed_as="kmeans-dbc"),
             ),
             datasets=("mnist", "usps", "coil20", "coil100"),
+            nmi_variant="max",
         ),
         *(
             Table(
@@ -308,6 +330,7 @@ TABLES: dict[str, Table] = {
                     for value in values
                 ),
                 datasets=("mnist", "mnist-test", "usps"),
+                nmi_variant="max",
             )
             for what, title, setting, values in (
                 ("alpha", "the power of the boosting", "alpha", (1.5, 2.0, 4.0)),
@@ -449,7 +472,12 @@ TABLES: dict[str, Table] = {
             name="faithful",
             title="Recipes of the papers and of their released code, as far as 15 minutes go",
             rows=tuple(
-                Row(method, is_random=True, recipe=recipe)
+                Row(
+                    method,
+                    is_random=True,
+                    recipe=recipe,
+                    recipe_for_faces=f"{recipe}-faces" if method == "jule" else None,
+                )
                 for method, recipe in (
                     *(("jule", "paper"), ("jule", "code"), ("dbc", "paper"), ("dac", "paper"), ("dac", "code")),
                     *(("gatcluster", "paper"), ("secu", "paper")),
@@ -492,8 +520,17 @@ TABLES: dict[str, Table] = {
 }
 
 
-ALIASES = {"jule-10": "jule-3", "jule-11": "jule-4", "jule-alpha": "gdl-updates", "jule-14": "jule-13"}
-"""Tables of a paper that show other columns of the same cells."""
+ALIASES = {
+    "jule-10": "jule-3",
+    "jule-3-faces": "jule-3",
+    "jule-11": "jule-4",
+    "jule-5": "jule-transfer",
+    "jule-6": "jule-transfer",
+    "jule-8": "jule-codebook",
+    "jule-14": "jule-13",
+    "jule-alpha": "gdl-updates",
+}
+"""Tables of a paper that are parts of others, or show other columns of the same cells."""
 
 
 def find_table(name: str) -> Table:

@@ -11,10 +11,9 @@ other clusters (zeros count), and merges it with its closest one.
 Ties: a cluster is known by the lowest start label in it, and the lowest wins, first as C, then as its partner. All
 sums are float64.
 
-Where we differ from the paper: the exact update is the default (it is fast enough here); clusters without any
-affinity are merged by their centroids once nothing else is left (the smallest first, with the nearest of those it
-has any arc to or from); and `absorb` keeps outliers from being counted
-among the k clusters.
+Where we differ from the paper: clusters without any affinity are merged by their centroids once nothing else is left
+(the smallest first, with the nearest of those it has any arc to or from); and `absorb` keeps outliers from being
+counted among the k clusters.
 """
 
 from __future__ import annotations

@@ -157,7 +157,10 @@ class JULEConfig(GraphConfig):
 
 
 def has_small_clusters(n_images: int, n_clusters: int) -> bool:
-    """Tell sets like the paper's faces, which need other settings, from the rest: few images a cluster."""
+    """Tell sets with few images a cluster, which need other settings, from the rest.
+
+    The paper tells faces from the rest: the same for UMist and CMU-PIE, but FRGC and YTF have more images of a face.
+    """
     return n_images < 60 * n_clusters
 
 

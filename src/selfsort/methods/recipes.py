@@ -121,7 +121,7 @@ _DBC: tuple[Recipe, ...] = (
     ),
 )
 
-_JULE_SOURCE = "Yang, Parikh, Batra 2016: the network and eta; gamma, margin and input are ours"
+_JULE_SOURCE = "Yang, Parikh, Batra 2016: the network and eta; gamma is the code's, margin and input are ours"
 
 # A margin is "added" in A.3, its size is the code's; so is the size of the batches.
 _JULE_PAPER: dict[str, Any] = {
@@ -143,10 +143,17 @@ _JULE: tuple[Recipe, ...] = (
                 PAPER,
                 0.9,
                 _JULE_PAPER,
-                "the printed text (Sec. 3.5, 3.6, Table 2, A.3); margin and batch are the code's",
+                "the printed text (Sec. 3.5, 3.6, Table 2, A.3); distances in the loss, margin, batch and first "
+                "weights are the code's",
             ),
             ("paper-faces", 0.2, _JULE_PAPER, "the printed text, with eta as for the face sets"),
-            (CODE, 0.9, _JULE_CODE, "the Torch code, but for its neighbour search and SF features, which are faults"),
+            (
+                CODE,
+                0.9,
+                _JULE_CODE,
+                "the Torch code, but for its neighbour search and SF features, which are faults, and with the local "
+                "structure below 100 clusters too",
+            ),
             ("code-faces", 0.2, _JULE_CODE, "the Torch code, with eta as for the face sets"),
         )
     ),
@@ -172,7 +179,12 @@ _JULE: tuple[Recipe, ...] = (
         {"neighbours": "augmented", "augment": 1.0},
         "ours: first neighbours in several views, and augmented images in the triplets",
     ),
-    Recipe("embedding", "jule", {"embedding_dim": 2, "eta": 0.2}, "Yang, Parikh, Batra 2016: 2-D embedding of MNIST"),
+    Recipe(
+        "embedding",
+        "jule",
+        {"embedding_dim": 2, "eta": 0.2},
+        "Yang, Parikh, Batra 2016: length and eta of the 2-D embedding; the rest is ours",
+    ),
 )
 
 _TEACH: tuple[Recipe, ...] = (
