@@ -328,7 +328,7 @@ def printed(methods: Sequence[str]) -> str:
     for score in scores:
         told = "/".join("-" if value is None else share(value) for value in (score.acc, score.nmi, score.ari))
         found.setdefault((score.method, _origin(score)), {})[score.dataset] = told
-    rows = [[*names, *(cells.get(column, "-") for column in columns)] for names, cells in found.items()]
+    rows = [[*names, *(cells.get(column, "") for column in columns)] for names, cells in found.items()]
     return _table(["method", "from", *(DATASETS[name].title for name in columns)], rows)
 
 

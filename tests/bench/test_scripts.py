@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import sys
 from pathlib import Path
@@ -106,6 +107,16 @@ class TestFilling:
     def test_a_name_that_is_nowhere(self, tmp_path: Path) -> None:
         with pytest.raises(InvalidInput, match=r"occur in the name of a cell of jule-13; got 'none'. Try 'one'"):
             fill_script(table(drawn()), {}, tmp_path, only="none")
+
+
+def test_no_network_is_scored_on_images_it_was_fitted_to() -> None:
+    for trial in SCRIPTS["secu-self-label"].trials:
+        fits = [command for command in trial.commands if command.startswith("selfsort fit")]
+        assert fits
+        for command in fits:
+            (where,) = re.findall(r"--where split=(\S+)", command)
+            assert "1" not in where.split(",")
+        assert "--where split=1" in trial.commands[-1]
 
 
 class TestRunning:

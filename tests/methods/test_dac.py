@@ -131,14 +131,19 @@ class TestThresholds:
     def test_a_single_one_goes_from_start_to_end(self) -> None:
         config = DACConfig(n_clusters=2, thresholds="single", epochs=5)
         uppers = [thresholds_at(epoch, config).upper for epoch in range(5)]
-        assert uppers == pytest.approx([0.9, 0.8, 0.7, 0.6, 0.5])
+        assert uppers == pytest.approx([0.9, 0.82, 0.74, 0.66, 0.58])  # .5 comes after the last epoch
         assert all(upper == lower for upper, lower in (thresholds_at(epoch, config) for epoch in range(5)))
         assert thresholds_at(0, replace(config, epochs=1)).upper == 0.9
 
     def test_linear_ones_meet_in_the_middle(self) -> None:
         config = DACConfig(n_clusters=2, thresholds="linear", upper=0.99, lower=0.8, epochs=50)
         assert thresholds_at(0, config) == (0.99, 0.8)
-        assert thresholds_at(49, config) == pytest.approx((0.895, 0.895))
+        assert thresholds_at(49, config) == pytest.approx((0.8969, 0.8931))
+        assert thresholds_at(50, config) == pytest.approx((0.895, 0.895))
+
+    def test_the_script_for_mnist_ends_at_52_hundredths(self) -> None:
+        config = DACConfig(n_clusters=10, thresholds="single", epochs=20)
+        assert thresholds_at(19, config).upper == pytest.approx(0.52)
 
     @given(st.integers(0, 1000))
     @settings(derandomize=True, deadline=None, max_examples=20)

@@ -377,6 +377,11 @@ class TestTraining:
     def test_random_initialisation_has_no_first_stage(self, pictures: Images) -> None:
         first, *_ = snapshots(pictures, replace(QUICK, ae_init="random"))
         assert first.event["phase"] == "k-means"
+        # Without statistics, batch normalisation would do nothing in all of stage II.
+        saved = first.state().arrays
+        means = [array for name, array in saved.items() if name.endswith("running_mean")]
+        assert means
+        assert all(np.abs(mean).max() > 0 for mean in means)
 
 
 class TestWhitening:

@@ -36,8 +36,8 @@ def test_main_rows(method: str, dataset: str, features: str, nmi: float, acc: fl
 
 
 def test_tables_are_complete() -> None:
-    nine = [name for name in DATASETS if published("jule", name) and published("jule", name)[0].nmi is not None]
-    assert len(nine) == 9
+    own = [score for score in SCORES if score.method == "jule" and "CVPR 2016" in score.source]
+    assert len({score.dataset for score in own if score.nmi is not None}) == 9
     classical = {score.method for score in SCORES if score.features == "pixels" and score.dataset == "frgc"}
     assert len(classical) == 11
     on_learned = [score for score in SCORES if score.features == "jule"]
@@ -62,8 +62,24 @@ def test_best_and_mean_of_gatcluster_stand_apart() -> None:
     assert (best.acc, mean.acc) == (0.583, 0.537)
     assert "best of several runs" in best.protocol
     assert "mean of 10 runs" in mean.protocol
+    assert mean.spread == {"acc": 0.033, "nmi": 0.022, "ari": 0.032}
     # By the mean, the full method is not above the one without transformation invariance.
-    assert published("gatcluster-no-ti", "stl10")[0].acc == 0.546
+    assert [score.acc for score in published("gatcluster-no-ti", "stl10")] == [0.576, 0.546]
+    assert published("gatcluster-no-am", "stl10")[1].spread["nmi"] == 0.015
+
+
+def test_the_logs_of_dac_belong_to_their_scripts() -> None:
+    assert {score.acc for score in published("dac-star", "cifar10")} == {0.498, 0.474}
+    assert {score.acc for score in published("dac", "cifar10")} == {0.522, 0.518}
+
+
+def test_the_comparison_of_gatcluster_is_complete() -> None:
+    compared = [score for score in SCORES if "quoted" in score.source and "Niu" in score.source]
+    assert len([score for score in compared if score.dataset == "stl10"]) == 18  # with DAC and DAC*
+    assert published("sc-njw", "cifar10", "pixels")[0].nmi == 0.103
+    assert published("nmf-lp", "stl10", "pixels")[0].ari == 0.046
+    assert published("iic", "cifar10")[0].nmi is None
+    assert {score.features for score in compared if score.method in ("sae", "catgan", "dec")} == {"own"}
 
 
 def test_nothing_printed_gives_nothing() -> None:

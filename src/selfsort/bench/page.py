@@ -112,11 +112,15 @@ def cell(summary: Summary, measure: Measure) -> str:
     if measure == "memory":
         return f"{mean:.0f}"
     shown = share(mean) + ("" if spread is None else f" ± {share(spread)}")
-    best = summary.best(measure)
-    if summary.shows_best and best is not None and spread is not None:
-        shown = f"{share(best)} / {share(mean)} / {share(spread)}"
-    which = ("mean " if summary.is_mean_printed else "best ") if summary.shows_best else ""
-    return shown + ("" if printed is None else f" ({which}{share(printed)})")
+    if not summary.shows_best:
+        return shown + ("" if printed is None else f" ({share(printed)})")
+    measured, runs = (summary.best(measure), mean, spread), summary.published_runs(measure)
+    return _three(measured) + (f" ({_three(runs)})" if any(value is not None for value in runs) else "")
+
+
+def _three(runs: Sequence[float | None]) -> str:
+    """Write best, mean and standard deviation, a dash for what is not known."""
+    return " / ".join("-" if value is None else share(value) for value in runs)
 
 
 def results_page(records: Mapping[str, Json]) -> str:

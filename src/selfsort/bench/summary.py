@@ -68,19 +68,25 @@ class Summary:
         value: float | None = None if found is None else getattr(found, measure, None)
         return value
 
-    @property
-    def is_mean_printed(self) -> bool:
-        """Whether what was printed is a mean, where best, mean and standard deviation are shown."""
-        found = self._printed()
-        return found is not None and found.note == "mean"
+    def published_runs(self, measure: Measure) -> tuple[float | None, float | None, float | None]:
+        """Return best, mean and standard deviation as printed, where a paper has several runs."""
+        found = self._all_printed()
+        mean = next((score for score in found if score.note == "mean"), None)
+        best = next((score for score in found if score.note != "mean"), None)
+        return (
+            getattr(best, measure, None),
+            getattr(mean, measure, None),
+            None if mean is None else mean.spread.get(measure),
+        )
 
     def _printed(self) -> Score | None:
+        return next(iter(self._all_printed()), None)
+
+    def _all_printed(self) -> tuple[Score, ...]:
         if not self.row.is_published:
-            return None
+            return ()
         name, features = self.row.printed_as or self.row.method, self.row.features or self.features
-        found = published(name, DATASETS[self.dataset].printed_as or self.dataset, features)
-        means = [score for score in found if score.note == "mean"] if self.shows_best else []
-        return next(iter([*means, *found]), None)
+        return published(name, DATASETS[self.dataset].printed_as or self.dataset, features)
 
     def to_json(self) -> Json:
         """Return JSON types."""
@@ -98,6 +104,7 @@ class Summary:
                     **({"best": self.best(measure)} if measure in _SCORES else {}),
                     "spread": self.spread(measure),
                     "published": self.published(measure),
+                    **({"published_runs": list(self.published_runs(measure))} if self.shows_best else {}),
                 }
                 for measure in MEASURES
             },

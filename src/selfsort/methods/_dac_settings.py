@@ -33,7 +33,7 @@ class DACConfig(Config):
     )
     eta: float = setting(0.009, "adaptive: step of lambda per epoch", "paper; as others have re-implemented it")
     single_start: float = setting(0.9, "single: where the threshold starts", "code")
-    single_end: float = setting(0.5, "single: where it is in the last epoch", "code")
+    single_end: float = setting(0.5, "single: where it would be after the last epoch", "code")
     pair_loss: Literal["bce", "mse"] = setting("bce", "cross-entropy or squared error of the pairs", "paper")
     aux_weight: float = setting(
         0.0, "weight of agreement with the pool's label features; scripts: 1 or 10", "paper; the term is the code's"

@@ -52,7 +52,8 @@ class GATClusterConfig(Config):
     modules: Literal["code", "paper"] = setting(
         "code",
         "label and attention module: as released, or as printed (64 channels, averages, three linear layers, ReLU "
-        "in place of the sigmoid; attention_conv and label_relu do not count)",
+        "in place of the sigmoid; the last of them sees all K maps, as in the code; attention_conv and label_relu do "
+        "not count)",
         "code",
     )
     label_relu: bool = setting(False, "ReLU after the label module's convolution (ImageNet-10: yes)", "code")

@@ -85,7 +85,7 @@ def thresholds_at(epoch: int, config: DACConfig) -> Thresholds:
     if config.thresholds == "adaptive":
         lam = epoch * config.eta * (1 + _LOWER_SLOPE)
         return Thresholds(config.upper - lam, config.lower + _LOWER_SLOPE * lam)
-    done = epoch / max(config.epochs - 1, 1)
+    done = epoch / config.epochs  # the scripts move them after each epoch, so the end is never trained at
     if config.thresholds == "single":
         only = config.single_start + done * (config.single_end - config.single_start)
         return Thresholds(only, only)

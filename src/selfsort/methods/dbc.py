@@ -52,6 +52,7 @@ from selfsort.learning.seeds import derive_seed, seeded_init, torch_generator
 from selfsort.methods._dbc_history import glance, pictures, stage
 from selfsort.methods._dbc_settings import DBCConfig, DECConfig, FCAEConfig
 from selfsort.nets.autoencoder import ARCHITECTURES, FCAE, AutoEncoder, DenseAE, Reading, plan_stages
+from selfsort.nets.norm import refresh_statistics
 from selfsort.nets.whitening import Whitening
 from selfsort.types import F32, I64, Arrays, Assignment, Clustering, Images, Inputs, Method, Snapshot, State
 
@@ -200,6 +201,12 @@ class _Run:
             trained = self.net if self.config.rec_weight else self.net.encoder
             self.optimizer = torch.optim.Adam([*trained.parameters(), self.mu], lr=self.config.lr)
 
+    def take_statistics(self) -> None:
+        """Find those of batch normalisation by one pass, where no stage I has: it would do nothing without them."""
+        pixels = tensor_of(self.images, self.device)
+        parts = torch.arange(len(self.images)).tensor_split(math.ceil(len(self.images) / self.config.batch_size))
+        refresh_statistics(self.net, map(pixels.floats, parts))
+
     def encode(self) -> F32:
         return encode_all(self.net.encoder, self.images, self.device)
 
@@ -228,6 +235,8 @@ def train(
         run.ae_epoch += 1
         run.labels = glance(seen, config.n_clusters, derive_seed(seed, f"glance {run.ae_epoch}"))
         yield run.snapshot("reconstruct", _named(stats, "reconstruction"))
+    if run.n_first == 0 and not run.is_clustered:
+        run.take_statistics()
     features = run.encode()
     if not run.is_clustered:
         features, whitened = _whiten(run, features)

@@ -113,7 +113,7 @@ class JULEConfig(GraphConfig):
     restart_lr: bool = setting(False, "begin with lr anew in each period", "code; yes is the paper's")
     order: Literal["train-first", "merge-first"] = setting(
         "train-first",
-        "train on the first clusters and stop at the last merge; or merge by pixels first and train after every merge",
+        "train on the first clusters and stop at the last merge; or merge by pixels first and train after every period",
         "code; merge-first is the paper's Algorithm 1",
     )
     update: Literal["exact", "approx_size", "approx_alpha"] = setting(

@@ -39,7 +39,7 @@ class Choice:
 
 
 PAPER, CODE = "paper", "code"
-"""Names of the recipes that hold the printed text, or the released code where it differs, and nothing of ours."""
+"""Recipes that hold the printed text, or the released code where it differs; what both leave open is said."""
 
 _DBC_SOURCE = "Li, Qiao, Zhang, Xi 2018: the network; the training settings are not stated, ours are the defaults"
 
@@ -154,7 +154,12 @@ _JULE: tuple[Recipe, ...] = (
                 "the Torch code, but for its neighbour search and SF features, which are faults, and with the local "
                 "structure below 100 clusters too",
             ),
-            ("code-faces", 0.2, _JULE_CODE, "the Torch code, with eta as for the face sets"),
+            (
+                "code-faces",
+                0.2,
+                _JULE_CODE,
+                "as `code`, with eta as for the face sets; without the padding of UMist, which recipe `umist` has",
+            ),
         )
     ),
     *(
@@ -243,8 +248,8 @@ _GAT: tuple[Recipe, ...] = (
         "gatcluster",
         _GAT_PAPER | {"flip": 0.5},
         _GAT_SOURCE.format(
-            "the printed text (Alg. 1, Eq. 4 to 12, Tables S6 to S8); length and augmentation, which it "
-            "leaves open, are the code's"
+            "the printed text (Alg. 1, Eq. 4 to 12, Tables S6 to S8), with M and gray images as for STL-10 and "
+            "ImageNet-10; length and augmentation, which it leaves open, are the code's"
         ),
     ),
     Recipe(CODE, "gatcluster", _GAT_CODE, _GAT_SOURCE.format("the released code for STL-10, its tied parameters too")),
@@ -396,7 +401,8 @@ _SELF_LABEL: tuple[Recipe, ...] = (
     Recipe(
         "scan",
         "self-label",
-        {
+        _SELF_LABEL_PAPER
+        | {
             "epochs": 200,
             "warmup": 0,
             "threshold": 0.99,
@@ -477,8 +483,9 @@ _DAC: tuple[Recipe, ...] = (
                 (32, 32, 3),
                 _DAC_SCRIPT
                 | {"arch": "code-cifar2", "thresholds": "linear", "upper": 0.99, "lower": 0.8}
-                | {"aux_weight": 1.0, "translate": 0.09},
-                "the second released script, two thresholds",
+                # The script divides its pair loss by the batch size as well, and has both terms at weight 1.
+                | {"aux_weight": 32.0, "translate": 0.09},
+                "the second released script, two thresholds; the weight is for a pair loss that is a mean",
             ),
             ("cifar10-star", (32, 32, 3), _DAC_CIFAR, "the first released script, one threshold"),
             ("cifar100-20", (32, 32, 3), _DAC_CIFAR, "the released script, one threshold"),
