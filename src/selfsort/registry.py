@@ -9,8 +9,10 @@ entry point of the registry's group, in its pyproject.toml:
 
 from __future__ import annotations
 
+import functools
 import importlib
 import importlib.metadata
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Generic, TypeVar
@@ -72,8 +74,7 @@ class Registry(Mapping[str, T], Generic[T]):
 
     def _foreign(self) -> dict[str, importlib.metadata.EntryPoint]:
         """Return what other packages offer; of two packages with one name the first by alphabet has it."""
-        found = sorted(importlib.metadata.entry_points(group=self.group), key=lambda entry: str(_origin(entry)))
-        return {entry.name: entry for entry in reversed(found)}
+        return _offered(self.group, tuple(sys.path))
 
     def _load(self, place: str) -> T:
         module, _, attribute = place.partition(":")
@@ -98,6 +99,13 @@ class Registry(Mapping[str, T], Generic[T]):
             f"{entry.name!r} of the package {_origin(entry)} cannot be loaded ({reason}). "
             f"Expected a {self.kind.__name__} that works with selfsort {__version__}. Update that package or remove it."
         )
+
+
+@functools.lru_cache(maxsize=16)
+def _offered(group: str, path: tuple[str, ...]) -> dict[str, importlib.metadata.EntryPoint]:
+    """Read what the packages on this path offer: a file of each of them, so it is done once."""
+    found = sorted(importlib.metadata.entry_points(group=group), key=lambda entry: str(_origin(entry)))
+    return {entry.name: entry for entry in reversed(found)}
 
 
 def _origin(entry: importlib.metadata.EntryPoint) -> Origin:
