@@ -175,7 +175,8 @@ _SEEN_DATASETS = (
     *("umist", "cmu-pie", "usps", "mnist-test"),
 )
 
-_PIXEL_ROWS = tuple(row for row in _CLASSIC if row.is_published and "centre" not in row.settings)
+# Some printed rows are found again with the mean image subtracted; what was learned has none.
+_PIXEL_ROWS = tuple(row for row in _CLASSIC if row.is_published)
 _JULE_SETS = ("coil20", "coil100", "usps", "mnist-test", "mnist", "umist", "frgc", "cmu-pie", "ytf")
 _FACES = ("umist", "frgc", "cmu-pie", "ytf")
 
@@ -204,7 +205,7 @@ _LEARNED_ROWS = tuple(
     Row(row.method, row.settings, is_random=True, is_published=True, encoder=encoder)
     for encoder in ("jule/paper@self", "jule@self")
     for row in _PIXEL_ROWS
-    if row.method != "nmf-d"
+    if row.method != "nmf-d" and "centre" not in row.settings
 )
 
 _GAT_TABLE_3 = (
