@@ -132,8 +132,9 @@ def results_page(records: Mapping[str, Json]) -> str:
         "",
         "`selfsort bench` lists the tables, `selfsort bench NAME` measures what a table lacks and prints it. The data "
         "are looked for in the folder that the variable `SELFSORT_DATA` names. Mean ± standard deviation over the "
-        "seeds; in brackets what was published; a dash where nothing was measured yet. Every row says how the images "
-        "are seen: from scratch, or with an encoder that has learned from other images ([encoders](encoders.md)).",
+        "seeds (GATCluster's tables: best / mean / standard deviation, as printed); in brackets what was published; a "
+        "dash where nothing was measured yet. Every row says how the images are seen: from scratch, or with an encoder "
+        "that has learned from other images ([encoders](encoders.md)).",
         "",
         f"Protocol: {'; '.join(PROTOCOLS.values())}. Each cell in a process of its own, on one thread.",
         "",
