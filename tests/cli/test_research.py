@@ -60,7 +60,6 @@ def test_a_cell_is_measured_once_and_shown(selfsort: Command, tmp_path: Path, mo
         (["classic", "--seeds", "x"], "--seeds"),
         (["classic", "--only", "k-means"], "--only"),
         (["classic", "--budget-minutes", "-1"], "--budget-minutes"),
-        (["classic"], "the variable SELFSORT_DATA is not set"),
     ],
 )
 def test_wrong_use(selfsort: Command, monkeypatch: pytest.MonkeyPatch, words: list[str], part: str) -> None:
@@ -68,6 +67,19 @@ def test_wrong_use(selfsort: Command, monkeypatch: pytest.MonkeyPatch, words: li
     done = selfsort("bench", *words)
     assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
     assert part in done.err
+
+
+def test_a_table_is_shown_with_what_it_needs(selfsort: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SELFSORT_DATA", raising=False)
+    done = selfsort("bench", "gatcluster-1-imagenet-dog-128")
+    assert (done.code, done.err.count("\n")) == (2, 1)
+    assert "the variable SELFSORT_DATA is not set" in done.err
+    assert "image-net.org" in done.err
+    assert ".333" in done.out
+    assert "needs" in done.out
+    found = json.loads(selfsort("bench", "gatcluster-2", "--json").out)
+    assert {row["state"] for row in found["rows"]} == {"needs data"}
+    assert found["rows"][0]["acc"]["published_runs"] == [0.583, 0.537, 0.033]
 
 
 def test_methods(selfsort: Command) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from selfsort.bench.cells import Cell, key_of, label, measure
 from selfsort.bench.datasets import find, missing
 from selfsort.bench.records import keep_record
+from selfsort.bench.summary import Summary
 from selfsort.bench.tables import Table
 from selfsort.errors import MissingData, TrainingFailed, invalid
 from selfsort.types import Json
@@ -26,6 +27,17 @@ class Filled:
     """Set if data sets are not on this machine; their cells are among those left."""
     slow: list[Cell] = field(default_factory=list)
     """Cells that need an accelerator, which is not there; they are among those left too."""
+
+    def state(self, table: Table, summary: Summary) -> str:
+        """Say how many seeds a row has on a data set, or why it has none."""
+        if summary.records:
+            return str(len(summary.records))
+        if summary.refused:
+            return "refused"
+        if not _is_present(summary.dataset):
+            return "needs data"
+        cell = table.cell(summary.row, summary.dataset, 0)
+        return "needs an accelerator" if cell in self.slow else "left"
 
 
 def fill(

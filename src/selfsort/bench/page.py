@@ -102,20 +102,32 @@ def _encoding(encoder: str, summaries: Sequence[Summary]) -> list[str]:
     ]
 
 
-def cell(summary: Summary, measure: Measure) -> str:
-    """Show a mean with its spread, and in brackets what was published; a dash where nothing was measured."""
-    mean, spread, printed = summary.mean(measure), summary.spread(measure), summary.published(measure)
+def cell(summary: Summary, measure: Measure, *, is_promised: bool = False) -> str:
+    """Show a mean with its spread, and in brackets what was published; a dash where nothing was measured.
+
+    `is_promised`: show what was published there too.
+    """
+    mean, spread = summary.mean(measure), summary.spread(measure)
     if mean is None:
-        return "-"
+        return f"-{_printed(summary, measure)}" if is_promised else "-"
     if measure == "seconds":
         return f"{mean:.1f}" if mean < 10 else f"{mean:.0f}"
     if measure == "memory":
         return f"{mean:.0f}"
-    shown = share(mean) + ("" if spread is None else f" ± {share(spread)}")
-    if not summary.shows_best:
-        return shown + ("" if printed is None else f" ({share(printed)})")
-    measured, runs = (summary.best(measure), mean, spread), summary.published_runs(measure)
-    return _three(measured) + (f" ({_three(runs)})" if any(value is not None for value in runs) else "")
+    if summary.shows_best:
+        shown = _three((summary.best(measure), mean, spread))
+    else:
+        shown = share(mean) + ("" if spread is None else f" ± {share(spread)}")
+    return shown + _printed(summary, measure)
+
+
+def _printed(summary: Summary, measure: Measure) -> str:
+    """Put what was published in brackets, if anything was."""
+    if summary.shows_best:
+        runs = summary.published_runs(measure)
+        return f" ({_three(runs)})" if any(value is not None for value in runs) else ""
+    printed = summary.published(measure)
+    return "" if printed is None else f" ({share(printed)})"
 
 
 def _three(runs: Sequence[float | None]) -> str:

@@ -72,11 +72,16 @@ def scores_line(metrics: dict[str, float]) -> str:
     )
 
 
+_LONGEST_NAME = 32
+
+
 def print_table(header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
     """Print rows under their titles; what a cell says is never taken for markup, nor obeyed by a terminal."""
     table = Table(box=None, pad_edge=False)
-    for title in header:
-        table.add_column(title, overflow="fold")
+    for number, title in enumerate(header):
+        # Names are copied into the next command, so short ones stay whole.
+        is_name = number == 0 and all(len(row[0]) <= _LONGEST_NAME for row in rows)
+        table.add_column(title, overflow="fold", no_wrap=is_name)
     for row in rows:
         table.add_row(*(escape(one_line(cell)) for cell in row))
     Console(highlight=False).print(table)

@@ -103,7 +103,9 @@ def bench(
     json_: JsonOption = False,
 ) -> None:
     """Measure methods on known data sets, and show them beside what the papers print."""
-    from selfsort.bench.cells import label
+    from dataclasses import replace
+
+    from selfsort.bench.cells import NO_ENCODER
     from selfsort.bench.fill import fill, has_accelerator, parse_seeds
     from selfsort.bench.page import cell, progress
     from selfsort.bench.records import SHIPPED, read_records
@@ -163,28 +165,29 @@ def bench(
         say=say_aside,
     )
     summaries = [found for found in summarise(table, known) if only in f"{found.dataset} {found.row.name}"]
-    shown = [found for found in summaries if found.records or found.refused]
-    if filled.missing is not None and not shown and not filled.slow:
-        raise filled.missing
+    states = {(found.row.name, found.dataset): filled.state(table, found) for found in summaries}
     if json_:
-        rows = [found.to_json() for found in shown]
+        rows = [{**found.to_json(), "state": states[found.row.name, found.dataset]} for found in summaries]
         print_json({"table": name, "measured": filled.n_measured, "left": len(filled.left), "rows": rows})
     else:
+        say(f"{table.title}; in brackets what was published; NMI: {table.nmi_variant}")
         columns = ("data", "method", "images seen", "NMI", "ACC", "ARI", "CPU s", "MB", "seeds")
         print_table(
             columns,
             [
                 (
                     found.dataset,
-                    label(found.row.method, found.row.settings, recipe=found.row.recipe),
+                    replace(found.row, encoder=NO_ENCODER).name,  # which the next column tells
                     found.row.seen,
-                    *(cell(found, m) for m in MEASURES),
-                    str(len(found.records)),
+                    *(cell(found, m, is_promised=True) for m in MEASURES),
+                    states[found.row.name, found.dataset],
                 )
-                for found in shown
+                for found in summaries
             ],
         )
     if filled.missing is not None:
+        if not any(found.records or found.refused for found in summaries) and not filled.slow:
+            raise filled.missing  # nothing at all could be measured
         say_aside(f"warning: {filled.missing}")
     if filled.slow:
         first = filled.slow[0]
