@@ -111,6 +111,19 @@ def test_those_who_ask_in_blocks_hear_the_same(monkeypatch: pytest.MonkeyPatch) 
         np.testing.assert_array_equal(getattr(in_blocks, name), getattr(at_once, name))
 
 
+def test_how_far_the_asking_is_can_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[tuple[str, int, int]] = []
+    monkeypatch.setattr(evidence, "stage", lambda *what: told.append(what))
+    rows, truth = blobs([150] * 4)
+    look(rows, truth)
+    assert told == []  # everybody is a judge
+    monkeypatch.setattr(evidence, "MOST_JUDGES", 300)
+    monkeypatch.setattr(evidence, "_FEWEST_AT_ONCE", 200)
+    monkeypatch.setattr(evidence, "_BLOCK_BYTES", 1)
+    look(rows, truth)
+    assert told == [("judging the clusters", number, 3) for number in range(3)]
+
+
 def test_wide_rows_have_fewer_judges(monkeypatch: pytest.MonkeyPatch) -> None:
     rows, truth = blobs([150] * 4)
     with monkeypatch.context() as patch:

@@ -41,6 +41,7 @@ from selfsort.runs.suggested import suggest_names
 from selfsort.runs.train_on import check_train_on, drawn, part_of, said_of_all
 from selfsort.runs.tree import save_tree
 from selfsort.runs.unstack import unstacked
+from selfsort.trust.evidence import STAGE as JUDGING
 from selfsort.trust.outliers import Bools
 from selfsort.trust.verdict import Verdict, judge
 from selfsort.types import (
@@ -169,7 +170,7 @@ class FitRun:
             if self.on_snapshot is not None:
                 self.on_snapshot(snapshot)
             if snapshot.result is not None:
-                stage("judging the clusters")
+                stage(JUDGING)
                 with until(None):  # the result is there: now it is kept
                     return self._finish(snapshot.result, events, elapsed)
             now = time.monotonic()

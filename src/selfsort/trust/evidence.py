@@ -23,8 +23,11 @@ from selfsort.graph.communities import find_n_communities, symmetric_affinities
 from selfsort.graph.knn import Neighbours, nearest_neighbours
 from selfsort.learning.seeds import derive_seed, numpy_generator
 from selfsort.pages import forget, n_held, take
+from selfsort.progress import stage
 from selfsort.types import F32, F64, I64
 
+STAGE = "judging the clusters"
+"""What a job is at meanwhile."""
 N_NEAR = 20
 """Neighbours that are asked which cluster they are in."""
 N_FAR = 10
@@ -96,7 +99,10 @@ def gather(rows: F32, labels: I64, n_clusters: int, *, seed: int, device: torch.
     same, least, most, distance, vouched = np.empty((5, len(rows)))
     around = np.empty(len(rows), np.int64)
     n_block = len(rows) if is_all else max(_FEWEST_AT_ONCE, _BLOCK_BYTES // rows[:1].nbytes)
-    for start in range(0, len(rows), n_block):
+    starts = range(0, len(rows), n_block)
+    for number, start in enumerate(starts):
+        if not is_all:
+            stage(STAGE, number, len(starts))
         some = slice(start, start + n_block)
         asked, sq_dist = near.idx[:, :N_NEAR], near.sq_dist[:, :N_NEAR]
         if not is_all:
