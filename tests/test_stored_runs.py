@@ -94,10 +94,14 @@ def test_an_interrupted_run_goes_on_to_its_end(name: str, run: Path, source: Pat
     # eigenvectors may point the other way.
     if name.startswith(("umap", "ncuts", "sc-")):
         assert scores(found, expected)["acc"] >= 0.7
-    else:
-        # Where the last ReLU cuts off all clusters they are equal, and rounding decides which of them it is.
+    elif name.startswith("dac"):
+        # Where its last ReLU cuts off all clusters they are equal, and rounding decides: those are left out.
         soft = np.load(run / "soft.npy")
-        assert np.mean(soft[np.arange(len(soft)), expected] >= soft.max(axis=1) - 1e-3) >= 0.7
+        is_clear = np.ptp(soft, axis=1) > 1e-3
+        assert is_clear.sum() >= len(IMAGES) / 2
+        assert np.mean(found[is_clear] == expected[is_clear]) >= 0.7
+    else:
+        assert np.mean(found == expected) >= 0.7
 
 
 def test_every_method_has_its_stored_runs() -> None:
