@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import signal
 import socket
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from tests.bench.drawn import write_umist
 from tests.encoders.small import SmallEncoder, blobs
 
 from selfsort.bench import cells
-from selfsort.bench.cells import Cell, as_of_today, digest, key_of, measure, peak_memory_mb
+from selfsort.bench.cells import CURVE_POINTS, Cell, as_of_today, digest, key_of, measure, peak_memory_mb
 from selfsort.bench.datasets import DATASETS
 from selfsort.bench.records import SHIPPED, read_records
 from selfsort.bench.scripts import SCRIPTS
@@ -189,3 +190,17 @@ def test_shipped_records_hold_nothing_else() -> None:
         assert set(record) <= allowed
         content = {name: record[name] for name in Cell(dataset="umist", method="kmeans", seed=0).content()}
         assert key == key_of(content, record["fingerprint"])
+
+
+def test_a_fit_that_takes_too_long_leaves_the_states_it_went_through(monkeypatch: pytest.MonkeyPatch) -> None:
+    states = [{"step": step, "total": 90, "acc": step / 100, "nmi_geometric": 0.5} for step in range(60)]
+    told = "\n".join([*map(json.dumps, states), '{"step": 60, "to'])
+
+    def stopped(*words: object, **options: object) -> subprocess.CompletedProcess[str]:
+        return subprocess.CompletedProcess([], -signal.SIGXCPU, told, "")
+
+    monkeypatch.setattr(subprocess, "run", stopped)
+    record = measure(KMEANS, "pixels", cpu_limit=90)
+    assert record["refused"] == "stopped after 1.5 minutes of processor time, at step 59 of 90: ACC 0.590, NMI 0.500"
+    assert (record["cpu_limit"], record["curve"][0], record["curve"][-1]) == (90, states[0], states[-1])
+    assert len(record["curve"]) == CURVE_POINTS

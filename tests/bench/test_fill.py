@@ -26,11 +26,13 @@ def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Names of the cells in the order in which they were measured; the measuring itself is played."""
     names: list[str] = []
 
-    def play(cell: Cell, fingerprint: str) -> dict[str, Any]:
+    def play(cell: Cell, fingerprint: str, cpu_limit: int) -> dict[str, Any]:
         if cell.method == "ac-link" and (tmp_path / "broken").exists():
             raise TrainingFailed("it broke")
         names.append(cell.name)
         content = cell.content()
+        if cell.method == "kmeans" and cpu_limit < 60:
+            return {"key": key_of(content, fingerprint), **content, "refused": "stopped", "cpu_limit": cpu_limit}
         result = {"scores": {"acc": 0.5, "nmi_geometric": 0.5}, "cpu_seconds": 1.0, "peak_memory_mb": 1.0}
         return {"key": key_of(content, fingerprint), **content, **result, "total_seconds": 50.0}
 
@@ -68,12 +70,12 @@ def test_other_pixels_are_measured_anew(measured: list[str], filled: Fill, tmp_p
 
 
 def test_a_kill_loses_only_the_cell_it_hit(measured: list[str], filled: Fill, monkeypatch: pytest.MonkeyPatch) -> None:
-    play: Callable[[Cell, str], dict[str, Any]] = vars(filling)["measure"]
+    play: Callable[[Cell, str, int], dict[str, Any]] = vars(filling)["measure"]
 
-    def killed(cell: Cell, fingerprint: str) -> dict[str, Any]:
+    def killed(cell: Cell, fingerprint: str, cpu_limit: int) -> dict[str, Any]:
         if len(measured) == 2:
             raise KeyboardInterrupt
-        return play(cell, fingerprint)
+        return play(cell, fingerprint, cpu_limit)
 
     with monkeypatch.context() as patched:
         patched.setattr(filling, "measure", killed)
@@ -89,6 +91,13 @@ def test_the_budget_stops_what_would_end_too_late(measured: list[str], filled: F
     found = filled(budget_seconds=40)
     assert (found.n_measured, [cell.name for cell in found.left]) == (1, ALL[1:])
     assert filled(budget_seconds=600).left == []
+
+
+def test_what_was_stopped_is_measured_again_only_when_it_may_take_longer(measured: list[str], filled: Fill) -> None:
+    assert filled(cell_seconds=30).n_measured == 4
+    assert filled(cell_seconds=30).n_measured == filled(cell_seconds=20).n_measured == 0
+    assert filled(cell_seconds=90).n_measured == 2  # the two seeds of kmeans
+    assert filled(cell_seconds=900).n_measured == 0
 
 
 def test_a_cell_that_fails_keeps_no_other_from_being_measured(

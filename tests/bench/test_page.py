@@ -2,15 +2,17 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.bench.test_summary import encoded_record, record
+from tests.bench.test_summary import TABLE, encoded_record, record
 
-from selfsort.bench.page import pages, results_page, with_blocks
+from selfsort.bench.page import curves, pages, results_page, with_blocks
 from selfsort.bench.records import SHIPPED, read_records
 from selfsort.bench.scripts import SCRIPTS
+from selfsort.bench.summary import summarise
 from selfsort.errors import InvalidInput
 
 ROOT = Path(__file__).parents[2]
@@ -97,7 +99,7 @@ def test_the_page_of_results_says_what_was_measured_and_with_what() -> None:
     assert "`selfsort bench classic`: 1 of 196 combinations measured so far." in text
     assert "Measured 2026-01-02 on a processor with numpy 3, selfsort 1, torch 2." in text
     assert "| UMist | 575 | 32x32x1 | 20 | the UMIST" in text
-    refused = {"r": {**record("ac-link", 0, 0.0), "refused": "too many images"}}
+    refused = {"r": {**records()["0"], **record("ac-link", 0, 0.0), "refused": "too many images"}}
     del refused["r"]["scores"]
     assert "- UMist, ac-link: too many images" in results_page({**records(), **refused})
 
@@ -112,3 +114,14 @@ def test_the_command_writes_only_what_differs(tmp_path: Path) -> None:
     assert second.stdout == ""
     wrong = subprocess.run([*words, tmp_path / "nowhere"], capture_output=True, text=True, check=False)
     assert (wrong.returncode, wrong.stderr.count("\n")) == (2, 1)
+
+
+def test_what_was_stopped_shows_where_it_stood() -> None:
+    curve = [{"step": 1, "total": 9, "acc": 0.2, "nmi_geometric": 0.1}]
+    curve += [{"step": 5, "total": 9, "acc": 0.25, "nmi_geometric": 0.3}]
+    stopped = {**record("kmeans", 0, 0), "refused": "stopped after a minute, at step 5 of 9", "curve": curve}
+    del stopped["scores"]
+    assert "| kmeans | from scratch | [.300] (.609) |" in with_blocks(EMPTY, {"": stopped})
+    (summary,) = summarise(replace(TABLE, rows=TABLE.rows[:1]), {"": stopped})
+    assert curves(TABLE, [summary])[-1] == "| UMist | kmeans | 9 | 1: .200, 5: .250 (.419) |"
+    assert curves(TABLE, summarise(TABLE, {})) == []

@@ -127,7 +127,7 @@ class TestRunning:
     @pytest.mark.skipif(sys.platform != "linux", reason="limits of children are set on Linux")
     def test_processor_time_is_limited(self) -> None:
         found = run_trial(drawn(code="while True: pass"), 1)
-        assert found == {"refused": "stopped after 0 minutes of processor time"}
+        assert found == {"refused": "stopped after 0 minutes of processor time", "cpu_limit": 1}
 
     def test_commands_share_a_folder(self) -> None:
         write = "open('kept.json', 'w').write('{\"a\": 1}')"

@@ -39,7 +39,7 @@ FROZEN = {
     "encoders": "--json",
     "doctor": "--json",
     "cache": "--clear --json",
-    "bench": "NAME --seeds --budget-minutes --only --again --records --json",
+    "bench": "NAME --seeds --budget-minutes --cell-minutes --only --again --records --json",
     "demo": "--out",
 }
 

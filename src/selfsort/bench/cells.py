@@ -56,6 +56,9 @@ ONE_THREAD = {
 CPU_LIMIT = 900
 """Seconds of processor time after which a fit is given up, where the system can count them."""
 
+CURVE_POINTS = 20
+"""How many of the states that a fit went through a record keeps, at most."""
+
 NO_ENCODER = "none"
 
 CONTENT = (
@@ -218,14 +221,17 @@ def key_of(content: Mapping[str, Any], fingerprint: str) -> str:
     return digest({**content, "fingerprint": fingerprint})
 
 
-def measure(cell: Cell, fingerprint: str) -> Json:
-    """Measure a cell in a process of its own and return its record: nothing that tells whose machine it was."""
+def measure(cell: Cell, fingerprint: str, cpu_limit: int = CPU_LIMIT) -> Json:
+    """Measure a cell in a process of its own and return its record: nothing that tells whose machine it was.
+
+    A fit that takes more than `cpu_limit` seconds of processor time is stopped; its record says how far it had come.
+    """
     from selfsort.methods.registry import METHODS
     from selfsort.runs.loop import versions
 
     content = cell.content()
     started = time.monotonic()
-    measured = _in_a_child(cell)
+    measured = _in_a_child(cell, cpu_limit)
     return {
         "key": key_of(content, fingerprint),
         **content,
@@ -241,9 +247,9 @@ def measure(cell: Cell, fingerprint: str) -> Json:
     }
 
 
-def _in_a_child(cell: Cell) -> Json:
+def _in_a_child(cell: Cell, cpu_limit: int) -> Json:
     done = subprocess.run(
-        [sys.executable, "-m", "selfsort.bench.cells"],
+        [sys.executable, "-m", "selfsort.bench.cells", str(cpu_limit)],
         input=json.dumps(asdict(cell)),
         capture_output=True,
         text=True,
@@ -251,27 +257,54 @@ def _in_a_child(cell: Cell) -> Json:
         check=False,
     )
     lines = done.stdout.splitlines()
+    passed = states(lines)
     if done.returncode == -getattr(signal, "SIGXCPU", 0) != 0:
-        return {"refused": f"stopped after {CPU_LIMIT // 60} minutes of processor time{_so_far(lines)}"}
+        return stopped_after(cpu_limit, passed)
     if done.returncode != 0 or not lines:
         said = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
         raise TrainingFailed(f"{cell.name} ended with code {done.returncode} ({said}). Expected scores. Look into it.")
     measured: Json = json.loads(lines[-1])
-    return measured
+    return {**measured, "curve": thinned(passed)} if len(passed) > 1 and "scores" in measured else measured
 
 
-def _so_far(lines: Sequence[str]) -> str:
-    """Say how far a fit had come that was stopped.
+def stopped_after(cpu_limit: int, passed: Sequence[Json] = ()) -> Json:
+    """Return the record of what took too long, with the states it went through.
 
-    >>> _so_far(['{"step": 3, "total": 9, "acc": 0.5, "nmi": 0.25}'])
-    ', after step 3 of 9: ACC 0.500, NMI 0.250'
+    >>> stopped_after(90, [{"step": 3, "total": 9, "acc": 0.5, "nmi_geometric": 0.25}])["refused"]
+    'stopped after 1.5 minutes of processor time, at step 3 of 9: ACC 0.500, NMI 0.250'
     """
-    for line in reversed(lines):
-        with suppress(ValueError, KeyError, TypeError):  # a line may be torn
+    said = f"stopped after {round(cpu_limit / 60, 1):g} minutes of processor time"
+    if not passed:
+        return {"refused": said, "cpu_limit": cpu_limit}
+    last = passed[-1]
+    reached = f"step {last['step']} of {last['total']}: ACC {last['acc']:.3f}, NMI {last['nmi_geometric']:.3f}"
+    return {"refused": f"{said}, at {reached}", "cpu_limit": cpu_limit, "curve": thinned(passed)}
+
+
+def states(lines: Sequence[str]) -> list[Json]:
+    """Read the states that a fit has told while it ran.
+
+    >>> [state["step"] for state in states(['{"step": 3, "total": 9}', '{"scores": {}}', '{"step": 4, "to'])]
+    [3]
+    """
+    found = []
+    for line in lines:
+        with suppress(ValueError):  # the last line of one that was stopped may be torn
             told = json.loads(line)
-            reached = f", after step {told['step']} of {told['total']}"
-            return f"{reached}: ACC {told['acc']:.3f}, NMI {told['nmi']:.3f}"
-    return ""
+            if isinstance(told, dict) and "step" in told:
+                found.append(told)
+    return found
+
+
+def thinned(passed: Sequence[Json], most: int = CURVE_POINTS) -> list[Json]:
+    """Keep the first, the last and a few between, evenly.
+
+    >>> [state["step"] for state in thinned([{"step": step} for step in range(11)], most=3)]
+    [0, 5, 10]
+    """
+    if len(passed) <= most:
+        return list(passed)
+    return [passed[round(place * (len(passed) - 1) / (most - 1))] for place in range(most)]
 
 
 def fit_and_score(cell: Cell, cpu_limit: int | None = None) -> Json:
@@ -332,8 +365,7 @@ def _tell(truth: I64, snapshot: Snapshot) -> None:
     """Print how far the fit is, for those who wait for it."""
     from selfsort.metrics.external import scores
 
-    found = scores(snapshot.labels, truth)
-    told = {"step": snapshot.step, "total": snapshot.total, "acc": found["acc"], "nmi": found["nmi_geometric"]}
+    told = {"step": snapshot.step, "total": snapshot.total, **_rounded(scores(snapshot.labels, truth))}
     print(json.dumps(told), flush=True)
 
 
@@ -452,8 +484,8 @@ def _limit(cpu_seconds: float) -> None:
 
 
 def main() -> None:
-    """Measure the cell on standard input; the last line of standard output is what was measured."""
-    print(json.dumps(fit_and_score(Cell(**json.load(sys.stdin)), CPU_LIMIT)))
+    """Measure the cell on standard input within so many seconds; the last line of what is printed is the result."""
+    print(json.dumps(fit_and_score(Cell(**json.load(sys.stdin)), int(sys.argv[1]))))
 
 
 if __name__ == "__main__":

@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from selfsort.bench.cells import Cell, key_of, label, measure
+from selfsort.bench.cells import CPU_LIMIT, Cell, key_of, label, measure
 from selfsort.bench.datasets import find, missing
-from selfsort.bench.records import keep_record
+from selfsort.bench.records import keep_record, was_stopped_before
 from selfsort.bench.summary import Summary
 from selfsort.bench.tables import Table
 from selfsort.errors import MissingData, TrainingFailed, invalid
@@ -33,7 +33,7 @@ class Filled:
         if summary.records:
             return str(len(summary.records))
         if summary.refused:
-            return "refused"
+            return "stopped" if summary.curve else "refused"
         if not _is_present(summary.dataset):
             return "needs data"
         cell = table.cell(summary.row, summary.dataset, 0)
@@ -49,6 +49,7 @@ def fill(
     only: str = "",
     budget_seconds: float | None = None,
     again: bool = False,
+    cell_seconds: int = CPU_LIMIT,
     say: Callable[[str], None] = print,
 ) -> Filled:
     """Measure the cells that are not among the records yet, and add them there and to the table's file.
@@ -61,6 +62,7 @@ def fill(
         only: leave out cells whose name does not hold this text.
         budget_seconds: start no cell that is expected to end after this long.
         again: measure also what was measured before.
+        cell_seconds: stop a cell after so much processor time. One that was stopped sooner before is measured anew.
         say: told about each cell.
     """
     started = time.monotonic()
@@ -86,14 +88,15 @@ def fill(
         if (form := (cell.dataset, cell.side)) not in fingerprints:
             fingerprints[form] = cell.read().fingerprint
         fingerprint = fingerprints[form]
-        if key_of(cell.content(), fingerprint) in records and not again:
+        before = records.get(key_of(cell.content(), fingerprint))
+        if before is not None and not again and not was_stopped_before(before, cell_seconds):
             continue
         remaining = None if budget_seconds is None else budget_seconds - (time.monotonic() - started)
         if remaining is not None and (remaining <= 0 or expected_seconds(cell, records) > remaining):
             filled.left.append(cell)
             continue
         try:
-            record = measure(cell, fingerprint)
+            record = measure(cell, fingerprint, cell_seconds)
         except TrainingFailed as error:  # one that fails must not keep the others from being measured
             say(str(error))
             filled.left.append(cell)

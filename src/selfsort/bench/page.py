@@ -75,7 +75,7 @@ def block(words: str, records: Mapping[str, Json]) -> str:
 
 def markdown(table: Table, summaries: Sequence[Summary], measures: Sequence[Measure]) -> list[str]:
     """Draw a table of rows by data sets; a data set that was not measured at all is left out."""
-    datasets = [name for name in table.datasets if any(s.dataset == name and s.records for s in summaries)]
+    datasets = [name for name in table.datasets if any(s.dataset == name and _is_known(s) for s in summaries)]
     if not datasets:
         return ["Nothing was measured yet."]
     found = {(summary.row.name, summary.dataset): summary for summary in summaries}
@@ -84,11 +84,16 @@ def markdown(table: Table, summaries: Sequence[Summary], measures: Sequence[Meas
     lines = _head("method", ["images seen", *facts, *(DATASETS[name].title for name in datasets)])
     for row in table.rows:
         of_row = [found[row.name, name] for name in datasets]
-        if any(summary.records for summary in of_row):
+        if any(map(_is_known, of_row)):
             cells = [" / ".join(cell(summary, measure) for measure in measures) for summary in of_row]
             told = _encoding(row.encoder, summaries) if has_encoders else []
             lines.append("| " + " | ".join([replace(row, encoder=NO_ENCODER).name, row.seen, *told, *cells]) + " |")
     return lines
+
+
+def _is_known(summary: Summary) -> bool:
+    """Whether there is something to show: the end of a fit, or how far one came that was stopped."""
+    return bool(summary.records) or summary.so_far("acc") is not None
 
 
 def _encoding(encoder: str, summaries: Sequence[Summary]) -> list[str]:
@@ -96,6 +101,8 @@ def _encoding(encoder: str, summaries: Sequence[Summary]) -> list[str]:
     if encoder == NO_ENCODER:
         return ["pixels", "-"]
     records = [record for summary in summaries if summary.row.encoder == encoder for record in summary.records]
+    if not records:
+        return ["-", "-"]
     return [
         str(min(record["dimension"] for record in records)),
         f"{min(record['encode_ms'] for record in records):.1f}",
@@ -105,9 +112,13 @@ def _encoding(encoder: str, summaries: Sequence[Summary]) -> list[str]:
 def cell(summary: Summary, measure: Measure, *, is_promised: bool = False) -> str:
     """Show a mean with its spread, and in brackets what was published; a dash where nothing was measured.
 
+    Of a fit that was stopped it shows in square brackets where it stood.
+
     `is_promised`: show what was published there too.
     """
     mean, spread = summary.mean(measure), summary.spread(measure)
+    if mean is None and (reached := summary.so_far(measure)) is not None:
+        return f"[{share(reached)}]{_printed(summary, measure)}"
     if mean is None:
         return f"-{_printed(summary, measure)}" if is_promised else "-"
     if measure == "seconds":
@@ -144,9 +155,10 @@ def results_page(records: Mapping[str, Json]) -> str:
         "",
         "`selfsort bench` lists the tables, `selfsort bench NAME` measures what a table lacks and prints it. The data "
         "are looked for in the folder that the variable `SELFSORT_DATA` names. Mean ± standard deviation over the "
-        "seeds (GATCluster's tables: best / mean / standard deviation, as printed); in brackets what was published; a "
-        "dash where nothing was measured yet. Every row says how the images are seen: from scratch, or with an encoder "
-        "that has learned from other images ([encoders](encoders.md)).",
+        "seeds (GATCluster's tables: best / mean / standard deviation, as printed); in brackets what was published; "
+        "in square brackets where a fit stood when its time was over; a dash where nothing was measured yet. Every row "
+        "says how the images are seen: from scratch, or with an encoder that has learned from other images "
+        "([encoders](encoders.md)).",
         "",
         f"Protocol: {'; '.join(PROTOCOLS.values())}. Each cell in a process of its own, on one thread.",
         "",
@@ -160,7 +172,7 @@ def results_page(records: Mapping[str, Json]) -> str:
     for table in TABLES.values():
         summaries = summarise(table, records)
         lines += ["", f"## {table.title}", "", f"`selfsort bench {table.name}`: {progress(table, summaries)}"]
-        if any(summary.records for summary in summaries):
+        if any(map(_is_known, summaries)):
             for measure in MEASURES:
                 lines += [
                     "",
@@ -169,6 +181,7 @@ def results_page(records: Mapping[str, Json]) -> str:
                     *markdown(table, summaries, [measure]),
                 ]
             lines += refusals(summaries)
+            lines += curves(table, summaries) if table.shows_curve else []
             lines += ["", f"Measured {_circumstances(summaries)}."]
     for script in SCRIPTS.values():
         lines += ["", f"## {script.title}", "", f"`selfsort bench {script.name}`: {state_of(script, records)}"]
@@ -208,8 +221,21 @@ def refusals(summaries: Sequence[Summary]) -> list[str]:
     return ["", *found] if found else []
 
 
+def curves(table: Table, summaries: Sequence[Summary]) -> list[str]:
+    """Draw the states that the fits went through: step and ACC, and how many steps there are to be."""
+    passed = [summary for summary in summaries if len(summary.curve) > 1]
+    if not passed:
+        return []
+    lines = ["", f"### {table.title}: ACC after so many steps", "", *_head("data set", ["method", "steps", "ACC"])]
+    for summary in passed:
+        reached = ", ".join(f"{state['step']}: {share(state['acc'])}" for state in summary.curve)
+        about = [DATASETS[summary.dataset].title, summary.row.name, str(summary.curve[-1]["total"])]
+        lines.append("| " + " | ".join([*about, reached + _printed(summary, "acc")]) + " |")
+    return lines
+
+
 def _circumstances(summaries: Sequence[Summary]) -> str:
-    records = [record for summary in summaries for record in summary.records]
+    records = [record for summary in summaries for record in (*summary.records, summary.stopped or {}) if record]
     dates = sorted({record["date"] for record in records})
     period = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
     versions = {f"{name} {record['versions'][name]}" for record in records for name in ("selfsort", "torch", "numpy")}

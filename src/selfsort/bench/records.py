@@ -63,6 +63,15 @@ def _parse(line: bytes) -> Json | None:
     return record if is_right and ("scores" in record) != ("refused" in record) else None
 
 
+def was_stopped_before(record: Json, cell_seconds: int) -> bool:
+    """Tell whether a fit was given up although it may take longer now.
+
+    >>> was_stopped_before({"refused": "stopped", "cpu_limit": 60}, 120), was_stopped_before({"refused": "no"}, 120)
+    (True, False)
+    """
+    return "refused" in record and int(record.get("cpu_limit", cell_seconds)) < cell_seconds
+
+
 def append_record(folder: Path, table: str, record: Json) -> None:
     """Add a line to the file of a table; it is on the disk when this returns."""
     path = folder / f"{table}.jsonl"

@@ -22,9 +22,9 @@ from typing import Any
 
 import selfsort
 from selfsort import __version__
-from selfsort.bench.cells import CPU_LIMIT, ONE_THREAD, cpu_model, digest, resource
+from selfsort.bench.cells import CPU_LIMIT, ONE_THREAD, cpu_model, digest, resource, stopped_after
 from selfsort.bench.datasets import DATASETS, data_folder
-from selfsort.bench.records import keep_record
+from selfsort.bench.records import keep_record, was_stopped_before
 from selfsort.errors import invalid
 from selfsort.types import Json
 
@@ -280,6 +280,7 @@ def fill_script(
     only: str = "",
     budget_seconds: float | None = None,
     again: bool = False,
+    cell_seconds: int = CPU_LIMIT,
     has_accelerator: bool = False,
     say: Callable[[str], None] = print,
 ) -> Tried:
@@ -291,7 +292,8 @@ def fill_script(
         )
     started, tried = time.monotonic(), Tried()
     for trial in trials:
-        if trial.key() in records and not again:
+        before = records.get(trial.key())
+        if before is not None and not again and not was_stopped_before(before, cell_seconds):
             continue
         obstacle = trial.obstacle(has_accelerator or only == trial.name)
         if obstacle is None and budget_seconds is not None and time.monotonic() - started >= budget_seconds:
@@ -299,14 +301,14 @@ def fill_script(
         if obstacle is not None:
             tried.left[trial.name] = obstacle
             continue
-        record = _measured(trial, table.name, has_accelerator)
+        record = _measured(trial, table.name, None if has_accelerator else cell_seconds)
         keep_record(records, folder, table.name, record)
         tried.n_measured += 1
         say(f"{trial.name}: {record.get('refused') or record['scores']}")
     return tried
 
 
-def _measured(trial: Trial, table: str, has_accelerator: bool) -> Json:
+def _measured(trial: Trial, table: str, cpu_limit: int | None) -> Json:
     from selfsort.runs.loop import versions
 
     return {
@@ -316,7 +318,7 @@ def _measured(trial: Trial, table: str, has_accelerator: bool) -> Json:
         "trial": trial.name,
         "settings_digest": trial.key(),
         "seed": 0,
-        **run_trial(trial, None if has_accelerator else CPU_LIMIT),
+        **run_trial(trial, cpu_limit),
         "versions": {"selfsort": __version__, **versions()},
         "cpu": cpu_model(),
         "date": datetime.now(UTC).date().isoformat(),
@@ -331,7 +333,7 @@ def run_trial(trial: Trial, cpu_limit: int | None) -> Json:
             out, code, used, memory = _run(command, Path(place), cpu_limit)
             cpu_seconds, peak = cpu_seconds + used, max(peak, memory)
             if code == -getattr(signal, "SIGXCPU", 0) != 0:
-                return {"refused": f"stopped after {(cpu_limit or 0) // 60} minutes of processor time"}
+                return stopped_after(cpu_limit or 0)
             if code != 0:
                 said = (out.strip().splitlines() or ["it said nothing"])[-1]
                 return {"refused": f"a command ended with code {code}: {said}"}

@@ -38,12 +38,28 @@ class Summary:
     features: str = "pixels"
     nmi_variant: NMIVariant = "geometric"
     shows_best: bool = False
+    stopped: Json | None = None
+    """The record behind `refused`."""
+
+    @property
+    def curve(self) -> list[Json]:
+        """The states that the first seed went through, or one that was stopped: step, total and scores."""
+        told: Json = self.records[0] if self.records else self.stopped or {}
+        return list(told.get("curve", ()))
+
+    def so_far(self, measure: Measure) -> float | None:
+        """Return the last state of a fit that was stopped."""
+        if self.refused is None or not self.curve or measure not in _SCORES:
+            return None
+        return float(self.curve[-1][self._score(measure)])
+
+    def _score(self, measure: Measure) -> str:
+        return f"nmi_{self.nmi_variant}" if measure == "nmi" else measure
 
     def values(self, measure: Measure) -> list[float]:
         """Return one number a seed."""
         if measure in _SCORES:
-            name = f"nmi_{self.nmi_variant}" if measure == "nmi" else measure
-            return [float(record[scores_of(self.row)][name]) for record in self.records]
+            return [float(record[scores_of(self.row)][self._score(measure)]) for record in self.records]
         name = "cpu_seconds" if measure == "seconds" else "peak_memory_mb"
         return [float(record[name]) for record in self.records if record[name] is not None]
 
@@ -86,7 +102,8 @@ class Summary:
         if not self.row.is_published:
             return ()
         name, features = self.row.printed_as or self.row.method, self.row.features or self.features
-        return published(name, DATASETS[self.dataset].printed_as or self.dataset, features)
+        dataset = self.row.printed_on or DATASETS[self.dataset].printed_as or self.dataset
+        return published(name, dataset, features)
 
     def to_json(self) -> Json:
         """Return JSON types."""
@@ -135,9 +152,19 @@ def summarise(table: Table, records: Mapping[str, Json]) -> list[Summary]:
             seeds = by_content.get(_group(table.cell(row, dataset, 0).content()), {})
             chosen = [seeds[seed] for seed in sorted(seeds) if row.is_random or seed == 0]
             scored = tuple(record for record in chosen if scores_of(row) in record)
-            refused = next((str(record["refused"]) for record in chosen if "refused" in record), None)
-            shown = None if scored else refused
-            found.append(Summary(row, dataset, scored, shown, table.features, table.nmi_variant, table.shows_best))
+            refusal = None if scored else next((record for record in chosen if "refused" in record), None)
+            found.append(
+                Summary(
+                    row,
+                    dataset,
+                    scored,
+                    None if refusal is None else str(refusal["refused"]),
+                    table.features,
+                    table.nmi_variant,
+                    table.shows_best,
+                    refusal,
+                )
+            )
     return found
 
 

@@ -95,6 +95,10 @@ def bench(
         float | None,
         typer.Option(min=0, callback=no_nan, help="Start nothing that would end after this long.", show_default=False),
     ] = None,
+    cell_minutes: Annotated[
+        float,
+        typer.Option(min=0.1, max=100_000, callback=no_nan, help="Processor time of a cell before it is stopped."),
+    ] = 15,
     only: Annotated[str, typer.Option(help="Only cells whose name holds this text.", show_default=False)] = "",
     again: Annotated[bool, typer.Option("--again", help="Measure also what was measured before.")] = False,
     records: Annotated[
@@ -131,6 +135,7 @@ def bench(
             only=only,
             budget_seconds=budget_seconds,
             again=again,
+            cell_seconds=round(cell_minutes * 60),
             has_accelerator=has_accelerator(),
             say=say_aside,
         )
@@ -162,6 +167,7 @@ def bench(
         only=only,
         budget_seconds=budget_seconds,
         again=again,
+        cell_seconds=round(cell_minutes * 60),
         say=say_aside,
     )
     summaries = [found for found in summarise(table, known) if only in f"{found.dataset} {found.row.name}"]
