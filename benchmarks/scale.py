@@ -1,7 +1,7 @@
 """`make bench-scale`: from features of a million digits to their clusters; seconds, share, memory and growth by stage.
 
     python -m benchmarks.scale --n 1000000            the table for n, n / 10 and n / 100, and the exponents between
-    python -m benchmarks.scale --n 100000 --others    scikit-learn's MiniBatchKMeans, HDBSCAN and EVoC on the same rows
+    python -m benchmarks.scale --n 100000 --others    MiniBatchKMeans, HDBSCAN, EVoC on the same rows, 20 minutes each
 
 The digits are those of `benchmarks.repeated`. Every size runs in a process of its own, so that its peak memory is its
 own. Seconds are those of the processor: on an idle machine with one thread they are those of the clock. The result is
@@ -14,6 +14,7 @@ import argparse
 import importlib
 import json
 import math
+import signal
 import subprocess
 import sys
 import time
@@ -102,27 +103,44 @@ def warm_up(rows: F32) -> None:
     approximate_neighbours(rows, N_NEIGHBOURS)
 
 
-def others(n: int, only: list[str]) -> dict[str, Any]:
-    """Cluster the same features with what others offer; one that is not installed is left out."""
-    features, classes = features_of(load(), n)
+def others(n: int, only: list[str], cpu_seconds: int) -> dict[str, Any]:
+    """Cluster the same features with what others offer, each in a process of its own and within so much time.
+
+    One that is not installed is left out.
+    """
     found: dict[str, Any] = {}
-    for name, cluster in PEERS.items():
-        if only and name not in only:
+    for name in only or PEERS:
+        command = [sys.executable, "-m", "benchmarks.scale", "--one", "--n", str(n), "--others", name]
+        done = subprocess.run(
+            ["prlimit", f"--cpu={cpu_seconds}:{cpu_seconds + 60}", *command],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+        if done.returncode == -signal.SIGXCPU:
+            found[name] = {"refused": f"not ended after {cpu_seconds / 60:.1f} minutes of processor time"}
+        elif done.returncode == 0:
+            found[name] = json.loads(done.stdout.splitlines()[-1])
+        else:
+            print(f"{name} is not installed, or it failed", file=sys.stderr)
             continue
-        clock = Clock()
-        try:
-            with clock.stage(name):
-                labels = cluster(features)
-        except ImportError:
-            print(f"{name} is not installed", file=sys.stderr)
-            continue
-        found[name] = {
-            **clock.stages[name],
-            "clusters": len(np.unique(labels[labels >= 0])),
-            "acc": round(accuracy(labels, classes), 4),
-        }
         print(f"{name:18} {found[name]}", file=sys.stderr, flush=True)
     return {"n": n, "others": found}
+
+
+def other(n: int, name: str) -> dict[str, Any]:
+    """Cluster the features with one of the others."""
+    features, classes = features_of(load(), n)
+    PEERS[name](features[:_WARM_UP])  # what is compiled at first use
+    clock = Clock()
+    with clock.stage(name):
+        labels = PEERS[name](features)
+    return {
+        **clock.stages[name],
+        "clusters": len(np.unique(labels[labels >= 0])),
+        "acc": round(accuracy(labels, classes), 4),
+    }
 
 
 def mini_batch_kmeans(features: F32) -> I64:
@@ -212,10 +230,14 @@ def main(words: list[str]) -> None:
     parser.add_argument("--n", type=int, default=1_000_000)
     parser.add_argument("--sizes", type=int, nargs="*", help="instead of n / 100, n / 10 and n")
     parser.add_argument("--others", nargs="*", help="other libraries on the same features: all, or those named")
+    parser.add_argument("--minutes", type=float, default=20.0, help="of the processor, that each of the others has")
     parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
     asked = parser.parse_args(words)
     if asked.others is not None:
-        told: Any = others(asked.n, asked.others)
+        one_other = asked.one and asked.others
+        told: Any = (
+            other(asked.n, asked.others[0]) if one_other else others(asked.n, asked.others, round(asked.minutes * 60))
+        )
     else:
         told = measure(asked.n) if asked.one else run(asked.n, asked.sizes)
     if asked.one:

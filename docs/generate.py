@@ -227,10 +227,11 @@ def others_measured() -> str:
         [
             name,
             f"{one['n']:,}",
-            f"{said['seconds']:,.0f} s",
-            f"{said['peak_mb'] / 1e3:.1f}",
-            said["clusters"],
-            said["acc"],
+            *(
+                [said["refused"], "", "", ""]
+                if "refused" in said
+                else [f"{said['seconds']:,.0f} s", f"{said['peak_mb'] / 1e3:.1f}", said["clusters"], said["acc"]]
+            ),
         ]
         for one in _records("scale")
         if "others" in one
