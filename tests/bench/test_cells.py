@@ -178,7 +178,7 @@ def test_shipped_records_hold_nothing_else() -> None:
         *("key", "dataset", "split", "size", "protocol", "method", "encoder", "settings_digest", "seed", "settings"),
         *("fingerprint", "scores", "refused", "clusters_asked", "clusters_found", "seconds", "cpu_seconds"),
         *("peak_memory_mb", "threads", "total_seconds", "method_from", "versions", "cpu", "date"),
-        *("dimension", "encode_ms", "all_settings", "scores_sf"),
+        *("dimension", "encode_ms", "all_settings", "scores_sf", "cpu_limit", "curve"),
     }
     records = read_records([SHIPPED])
     assert records
