@@ -28,6 +28,10 @@ class Recorder:
     def stage(self, what: str, done: int, total: int) -> None:
         self.heard.append(("stage", what, done, total))
 
+    def of(self, kind: str) -> list[tuple[object, ...]]:
+        """Return what came with one kind of message."""
+        return [told[1:] for told in self.heard if told[0] == kind]
+
 
 def test_without_a_listener_items_just_pass() -> None:
     assert list(track("abc", "letters", 3)) == ["a", "b", "c"]

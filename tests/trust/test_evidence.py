@@ -4,10 +4,12 @@ import numpy as np
 import pytest
 import torch
 from tests.choose_k.planted import blobs
+from tests.test_progress import Recorder
 
 from selfsort import pages
 from selfsort.graph.neighbours import Neighbours
 from selfsort.learning.seeds import numpy_generator
+from selfsort.progress import listening
 from selfsort.trust import evidence
 from selfsort.trust.evidence import Evidence, gather
 from selfsort.types import F32, I64
@@ -112,16 +114,20 @@ def test_those_who_ask_in_blocks_hear_the_same(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_how_far_the_asking_is_can_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[tuple[str, int, int]] = []
-    monkeypatch.setattr(evidence, "stage", lambda *what: told.append(what))
     rows, truth = blobs([150] * 4)
-    look(rows, truth)
-    assert told == []  # everybody is a judge
+    with listening(everybody := Recorder()):  # everybody is a judge
+        look(rows, truth)
     monkeypatch.setattr(evidence, "MOST_JUDGES", 300)
     monkeypatch.setattr(evidence, "_FEWEST_AT_ONCE", 200)
     monkeypatch.setattr(evidence, "_BLOCK_BYTES", 1)
-    look(rows, truth)
-    assert told == [("judging the clusters", number, 3) for number in range(3)]
+    with listening(some := Recorder()):
+        look(rows, truth)
+    assert some.of("stage") == [("judging the clusters", number, 3) for number in range(3)]
+    assert everybody.of("stage") == []
+    bars = [[what for what, _ in heard.of("start")] for heard in (everybody, some)]
+    assert bars[0].count("nearest neighbours") == bars[1].count(
+        "nearest neighbours"
+    )  # asking has no bars of its own within the stage
 
 
 def test_wide_rows_have_fewer_judges(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,7 +23,7 @@ from selfsort.graph.communities import find_n_communities, symmetric_affinities
 from selfsort.graph.knn import Neighbours, nearest_neighbours
 from selfsort.learning.seeds import derive_seed, numpy_generator
 from selfsort.pages import forget, n_held, take
-from selfsort.progress import stage
+from selfsort.progress import listening, stage
 from selfsort.types import F32, F64, I64
 
 STAGE = "judging the clusters"
@@ -123,7 +123,8 @@ def gather(rows: F32, labels: I64, n_clusters: int, *, seed: int, device: torch.
 
 def _from_judges(rows: F32, own: F32, judges: I64, first: int, device: torch.device) -> tuple[I64, F32]:
     """Return the nearest judges of some images that follow each other, and their squared distances."""
-    found = nearest_neighbours(own, N_NEAR + 1, queries=rows, device=device)
+    with listening(None):  # how many of them are done is said above
+        found = nearest_neighbours(own, N_NEAR + 1, queries=rows, device=device)
     inside = np.flatnonzero((judges >= first) & (judges < first + len(rows)))
     return _without_self(found, judges[inside] - first, inside)
 
