@@ -407,6 +407,7 @@ def write_outcome(
     folder.save_thumbnails(thumbnails)
     # In the tree outliers are one more group, as everywhere inside.
     seen = result.labels if outcome.is_outlier is None else numbered(outcome.labels, folder.n_clusters)[0]
+    stage("growing the tree of the clusters")
     save_tree(folder, grow(result.features, seen))
     folder.append_event(
         {
