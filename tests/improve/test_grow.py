@@ -4,10 +4,12 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from tests.test_progress import Recorder
 
 from selfsort.graph.hierarchy import Hierarchy
 from selfsort.improve import grow as room
 from selfsort.improve.grow import grow
+from selfsort.progress import listening
 from selfsort.types import F32, I64
 
 
@@ -88,3 +90,16 @@ def test_it_is_the_same_every_time() -> None:
     first, second = grow(features, labels), grow(features, labels)
     np.testing.assert_array_equal(first.tree.merges, second.tree.merges)
     np.testing.assert_array_equal(first.rows, second.rows)
+
+
+def test_how_many_images_have_their_place_can_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(room, "_MOST_LEAVES", 60)
+    monkeypatch.setattr(room, "_FEWEST_LEAVES", 60)
+    monkeypatch.setattr(room, "_FEWEST_AT_ONCE", 50)
+    monkeypatch.setattr(room, "_BLOCK_BYTES", 1)
+    features, labels = blobs([(0, 0), (0, 5), (9, 0)], n=100)
+    with listening(recorder := Recorder()):
+        tree = grow(features, labels)
+    assert ("finding their places", 300 - tree.n_leaves) in recorder.of("start")
+    steps = [amount for _, amount in recorder.of("advance")]
+    assert steps[:6] == [50, 30] * 3

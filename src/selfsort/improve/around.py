@@ -35,7 +35,7 @@ class ImproveConfig(Settings):
 
     warm_start: bool = setting(False, "teach the network the clusters of the images' neighbour graph first")
     warm_passes: int | Literal["auto"] = setting(
-        "auto", "passes over the images in a warm start: 6, or as many as see 40,000 images"
+        "auto", "passes over the images in a warm start: 6, or as many as see 40,000 images, and 2,000 of each cluster"
     )
 
     def __post_init__(self) -> None:
@@ -101,7 +101,9 @@ class _Training:
     @property
     def n_passes(self) -> int:
         """Snapshots before the method's own."""
-        return n_passes(len(self.images), self.improve.warm_passes) if self.improve.warm_start else 0
+        if not self.improve.warm_start:
+            return 0
+        return n_passes(len(self.images), self.config.n_clusters, self.improve.warm_passes)
 
     def begin(self, seed: int, resume: State | None) -> Iterator[Snapshot]:
         """Train from the start or from a state, warm and regrouping on the way where that is asked for."""

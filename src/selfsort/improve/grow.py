@@ -13,6 +13,7 @@ go where the nearest of these in their own cluster goes.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import numpy as np
 import torch
@@ -25,6 +26,7 @@ from selfsort.graph.hierarchy import Hierarchy, Part, join_parts
 from selfsort.graph.knn import nearest_neighbours
 from selfsort.graph.tree import MergeTree
 from selfsort.pages import n_held, take
+from selfsort.progress import listening, track
 from selfsort.types import F32, F64, I64
 
 N_NEIGHBOURS = 10
@@ -84,14 +86,21 @@ def _leaf_of_each(features: F32, labels: I64, rows: I64, device: torch.device | 
     """Give every image the leaf of itself, or of the nearest image with a leaf in its cluster."""
     start = np.full(len(labels), -1, dtype=np.int64)
     start[rows] = np.arange(len(rows))
-    for cluster in np.unique(labels[start < 0]):
-        others = np.flatnonzero((labels == cluster) & (start < 0))
-        leaves = np.flatnonzero(labels[rows] == cluster)
-        own = take(features, rows[leaves])
-        n_block = max(_FEWEST_AT_ONCE, _BLOCK_BYTES // features[:1].nbytes)
-        for block in np.split(others, range(n_block, len(others), n_block)):
+    others = np.flatnonzero(start < 0)
+    n_block = max(_FEWEST_AT_ONCE, _BLOCK_BYTES // features[:1].nbytes)
+
+    def blocks() -> Iterator[tuple[I64, F32, I64]]:
+        for cluster in np.unique(labels[others]):
+            members = others[labels[others] == cluster]
+            leaves = np.flatnonzero(labels[rows] == cluster)
+            own = take(features, rows[leaves])
+            for block in np.split(members, range(n_block, len(members), n_block)):
+                yield leaves, own, block
+
+    for leaves, own, block in track(blocks(), "finding their places", len(others), weigh=lambda found: len(found[2])):
+        with listening(None):  # how many of them are done is said above
             near = nearest_neighbours(own, 1, queries=take(features, block), device=device)
-            start[block] = leaves[near.idx[:, 0]]
+        start[block] = leaves[near.idx[:, 0]]
     return start
 
 

@@ -28,19 +28,21 @@ from selfsort.learning.seeds import torch_generator
 from selfsort.learning.trainee import Trainee
 from selfsort.types import I64, Snapshot, State
 
-# Passes over the images, and how many images are seen at least: few images take more passes.
-_PASSES, _LEAST_SEEN = 6, 40_000
+# Passes over the images, and how many images are seen at least, and of each cluster: few images take more passes, and
+# so do many clusters.
+_PASSES, _LEAST_SEEN, _LEAST_SEEN_EACH = 6, 40_000, 2_000
 # Names in the resume state while the start lasts; a method's own state, which follows, has neither.
 _DONE, _LABELS = "warm_passes", "warm_labels"
 
 
-def n_passes(n_images: int, passes: int | Literal["auto"] = "auto") -> int:
+def n_passes(n_images: int, n_clusters: int, passes: int | Literal["auto"] = "auto") -> int:
     """Return how often the images are seen before the method begins.
 
-    >>> n_passes(10_000), n_passes(575), n_passes(575, 3)
-    (6, 70, 3)
+    >>> n_passes(10_000, 10), n_passes(575, 20), n_passes(2856, 68), n_passes(575, 20, 3)
+    (6, 70, 48, 3)
     """
-    return max(_PASSES, math.ceil(_LEAST_SEEN / n_images)) if passes == "auto" else passes
+    least = max(_LEAST_SEEN, _LEAST_SEEN_EACH * n_clusters)
+    return max(_PASSES, math.ceil(least / n_images)) if passes == "auto" else passes
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,6 +10,8 @@ from selfsort.config import Config, setting
 
 _ENOUGH_STEPS = 6000
 """Steps of a stage: a fixed number of epochs would starve small sets and keep large ones waiting."""
+_TAUGHT, _SHOWN_EACH = 10, 4000
+"""Where settings leave it open: targets that are communities, and images of each cluster that they show at least."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,9 +78,10 @@ class DBCConfig(FCAEConfig):
     n_j: Literal["boosted", "soft", "constant"] = setting(
         "boosted", "cluster sizes in the target: sum of s^alpha, sum of s (as DEC), or 1", "paper"
     )
-    taught: int = setting(
+    taught: int | Literal["auto"] = setting(
         0,
-        "targets before the boosted ones: the communities of the images' neighbours, whose means are then the centres",
+        "targets before the boosted ones: the communities of the images' neighbours, whose means are then the centres; "
+        "auto: 10, or as many as show 4,000 images of each cluster",
     )
     epochs: int = setting(0, "targets in stage II, at most; 0: enough passes for 6,000 steps, but 20 to 100")
     target_steps: int = setting(0, "steps per target in stage II, at most; 0: a whole pass over the images")
@@ -95,13 +98,25 @@ class DBCConfig(FCAEConfig):
         super().__post_init__()
         for name in ("alpha", "lr"):
             self.require(name, getattr(self, name) > 0, "be positive")
-        for name in ("epochs", "taught", "target_steps", "stop", "rec_weight"):
+        for name in ("epochs", "target_steps", "stop", "rec_weight"):
             self.require(name, getattr(self, name) >= 0, "be at least 0")
+        self.require("taught", self.taught == "auto" or self.taught >= 0, "be at least 0, or auto")
         self.require("still_share", 0 <= self.still_share <= 1, "be between 0 and 1")
+
+    def taught_epochs(self, n_images: int) -> int:
+        """Epochs of stage II before targets are boosted; few images or many clusters take more.
+
+        >>> config = DBCConfig(n_clusters=10, taught="auto")
+        >>> config.taught_epochs(70_000), config.taught_epochs(10_000), config.taught_epochs(500)
+        (10, 10, 80)
+        """
+        if self.taught != "auto":
+            return self.taught
+        return max(_TAUGHT, math.ceil(_SHOWN_EACH * self.n_clusters / n_images))
 
     def second_epochs(self, n_images: int) -> int:
         """Epochs of stage II if the labels never rest."""
-        return self.taught + (self.epochs or self.enough_epochs(n_images, _ENOUGH_STEPS, fewest=20))
+        return self.taught_epochs(n_images) + (self.epochs or self.enough_epochs(n_images, _ENOUGH_STEPS, fewest=20))
 
 
 @dataclass(frozen=True, kw_only=True)

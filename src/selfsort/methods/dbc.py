@@ -255,10 +255,11 @@ def train(
 def _sharpen(run: _Run, config: DBCConfig, features: F32, seed: int) -> Iterator[Snapshot]:
     """Stage II: one snapshot per target."""
     log_s_NK, is_last = run.log_scores(features), False
+    n_taught = config.taught_epochs(len(run.images))
     while not is_last:
-        is_taught, n_own = run.epoch < config.taught, run.epoch - config.taught
+        is_taught, n_own = run.epoch < n_taught, run.epoch - n_taught
         target = graph_target(run, seed) if is_taught else boost(log_s_NK, config.alpha, config.n_j)
-        is_still = 0 <= n_own < config.still_share * (run.n_second - config.taught)
+        is_still = 0 <= n_own < config.still_share * (run.n_second - n_taught)
         stats = _learn_target(run, config, target.r, is_still=is_still)
         run.epoch += 1
         features = run.encode()

@@ -105,7 +105,7 @@ _DBC: tuple[Recipe, ...] = (
         "dbc",
         # Boosted targets make clusters equal in size, the longer the more: few, at rates that fall to zero. What is
         # taught needs little of stage I: on USPS ten epochs end where 82 do.
-        _DBC_RESTORED | {"ae_steps": 300, "taught": 10, "epochs": 10},
+        _DBC_RESTORED | {"ae_steps": 300, "taught": "auto", "epochs": 10},
         "ours: as restored, and stage II first learns the communities of the images' neighbours in several views",
         is_cpu_sized=True,
         channels=1,

@@ -74,7 +74,7 @@ _WIDTHS = (32, 32, 64, 64, 96)
 _LARGE_SIDE = 32
 """Images twice as large, or more, are averaged down by a whole factor before the network sees them."""
 
-_EPOCHS, _LEAST_STEPS = 18, 600
+_EPOCHS, _LEAST_STEPS, _LEAST_STEPS_EACH = 18, 600, 30
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,7 +92,7 @@ class TeachConfig(HeadConfig, GraphConfig):
     rounds: int = setting(1, "networks taught one after the other")
     finer: float = setting(3.0, "the first of several rounds learns so many times the clusters asked for")
     epochs: int | Literal["auto"] = setting(
-        "auto", "passes over the images in a round: 18, or as many as 600 steps take"
+        "auto", "passes over the images in a round: 18, or as many as 600 steps take, and 30 for each cluster"
     )
     batch_size: int = setting(128, "images per step")
     lr: float = setting(0.1, "highest learning rate of a cycle")
@@ -148,14 +148,17 @@ def graph_width(n_images: int, config: TeachConfig) -> int:
 
 
 def n_epochs(n_images: int, config: TeachConfig) -> int:
-    """Return the passes of a round; few images take more, for the network to see enough of them.
+    """Return the passes of a round; few images or many clusters take more, for the network to see enough of them.
 
     >>> n_epochs(10_000, TeachConfig(n_clusters=10)), n_epochs(575, TeachConfig(n_clusters=20))
     (18, 120)
+    >>> n_epochs(2856, TeachConfig(n_clusters=68))
+    89
     """
     if config.epochs != "auto":
         return config.epochs
-    return max(_EPOCHS, math.ceil(_LEAST_STEPS / math.ceil(n_images / config.batch_size)))
+    least = max(_LEAST_STEPS, _LEAST_STEPS_EACH * config.n_clusters)
+    return max(_EPOCHS, math.ceil(least / math.ceil(n_images / config.batch_size)))
 
 
 def teaching_loss(logits_BK: Tensor, y_B: Tensor, smoothing: float) -> Tensor:
