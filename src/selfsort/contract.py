@@ -25,6 +25,7 @@ import torch
 from selfsort.config import describe
 from selfsort.data.synthetic import shapes
 from selfsort.errors import InvalidInput
+from selfsort.improve.shrink import restored
 from selfsort.runs.folder import RunFolder
 from selfsort.runs.loop import FitRun
 from selfsort.runs.model import apply_in_chunks
@@ -95,7 +96,7 @@ def a_saved_run_predicts_as_it_was_fitted(method: Method, settings: Settings, fo
     result = fit.run().clustering
     saved = RunFolder.open(fit.folder.path).result()
     _require(np.array_equal(saved.labels, result.labels), "labels come back from the run folder")
-    model = method.restore(fit.config, saved.model, device=_CPU)
+    model = restored(method, fit.config, saved.model, device=_CPU)
     applied = apply_in_chunks(model, images)
     _require(applied.soft.shape == (len(images), N_CLUSTERS), "apply gives soft assignments (N, K)")
     _require(np.allclose(applied.features, result.features, atol=1e-4), "apply gives the features of the fit")

@@ -4,7 +4,7 @@ import pytest
 
 from selfsort.encoders.options import EncodeConfig
 from selfsort.errors import InvalidInput
-from selfsort.improve.around import ImproveConfig
+from selfsort.improve.around import ImproveConfig, check_improvable
 from selfsort.methods import recipes
 from selfsort.methods.recipes import RECIPES, Recipe, choose_recipe, recipes_of
 from selfsort.runs.model import find_kind
@@ -60,10 +60,10 @@ def test_shipped_recipes_make_valid_settings_and_name_their_source() -> None:
         own, around, before = split(recipe.settings)
         kind = find_kind(recipe.method)
         kind.config.from_json({"n_clusters": 10, **own})
-        ImproveConfig.from_json(around)
+
         EncodeConfig.from_json(before)
         assert not before or recipe.is_for_features
-        assert not around or getattr(kind, "improvable", None) is not None
+        check_improvable(kind, ImproveConfig.from_json(around))
         assert recipe.source != Recipe("x", "y").source
         assert recipe.name not in ("auto", "default")
     for method in ("jule", "dbc", "dac", "gatcluster", "secu", "self-label"):

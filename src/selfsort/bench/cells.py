@@ -19,7 +19,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -110,9 +110,19 @@ class Cell:
         from selfsort.improve.around import ImproveConfig
 
         settled = self._settled()
-        around = {} if settled.improve == ImproveConfig() else {"improve": settled.improve.to_json()}
+        improve = settled.improve
+        if not self._has_large_images:  # then there is nothing to shrink: saying so makes no other cell
+            improve = replace(improve, shrink=False)
+        around = {} if improve == ImproveConfig() else {"improve": improve.to_json()}
         before = {} if self.encoder == NO_ENCODER else {"encoder": settled.encode.to_json()}
         return {**_reached(settled.config.to_json(), self.dataset), **around, **before}
+
+    @property
+    def _has_large_images(self) -> bool:
+        from selfsort.nets.averaged import averaging_factor
+
+        shape = DATASETS[self.dataset].shape_for(self.side)
+        return self.encoder == NO_ENCODER and averaging_factor(shape) > 1
 
     def _settled(self) -> Settled:
         import torch
@@ -413,6 +423,7 @@ def _held_out_scores(cell: Cell, clustering: Clustering) -> dict[str, float]:
     """Score the labels that the model gives to images that it has not learned from."""
     import torch
 
+    from selfsort.improve.shrink import restored
     from selfsort.methods.registry import find_method
     from selfsort.metrics.external import scores
 
@@ -420,9 +431,8 @@ def _held_out_scores(cell: Cell, clustering: Clustering) -> dict[str, float]:
     assert name is not None, "the protocol needs a second data set"
     unseen = read(name, cell.side)
     assert unseen.labels is not None
-    model = find_method(cell.method).restore(
-        cell._settled().config, clustering.model, device=torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    )
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    model = restored(find_method(cell.method), cell._settled().config, clustering.model, device=device)
     return scores(model.apply(unseen.images).labels, unseen.labels)
 
 

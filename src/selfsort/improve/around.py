@@ -1,5 +1,7 @@
 """A warm start, several starts and regrouping around any method whose network labels the images in training. Ours.
 
+Smaller images go with any method that learns a network from pixels.
+
 None is in any of the papers, so none is in their configs. All work on what a method saves anyway: a training
 that goes on from a saved state is equal, to the bit, to one that was never interrupted, so a state may be compared with
 others, or changed, on the way.
@@ -19,10 +21,11 @@ from selfsort.config import Config, Settings, setting
 from selfsort.errors import InvalidInput
 from selfsort.improve.multistart import train_most_stable
 from selfsort.improve.regroup import is_due, regroup_and_teach
+from selfsort.improve.shrink import is_shrunk, remembering, smaller
 from selfsort.improve.stability import stability_of
 from selfsort.improve.warm_start import WarmStart, kept, n_passes
 from selfsort.learning.trainee import Trainee
-from selfsort.types import Improvable, Inputs, Method, Snapshot, Stage, State
+from selfsort.types import Images, Improvable, Inputs, Method, Snapshot, Stage, State
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +36,10 @@ class ImproveConfig(Settings):
     start_length: int = setting(30, "pools, large batches or epochs of each start, if there are several")
     regroup_every: int = setting(0, "pools, large batches or epochs between attempts to regroup clusters; 0: none")
 
+    shrink: bool = setting(
+        False,
+        "the network is shown images of 64 pixels or more averaged down by a whole factor, to 32 or a little more",
+    )
     warm_start: bool = setting(False, "teach the network the clusters of the images' neighbour graph first")
     warm_passes: int | Literal["auto"] = setting(
         "auto", "passes over the images in a warm start: 6, or as many as see 40,000 images, and 2,000 of each cluster"
@@ -53,6 +60,11 @@ class ImproveConfig(Settings):
 
 def check_improvable(kind: Method | Stage, improve: ImproveConfig) -> None:
     """Refuse to improve a method that does not let itself be improved; stages never do."""
+    if improve.shrink and (isinstance(kind, Stage) or kind.train_on_features is not None):
+        raise InvalidInput(
+            f"improve.shrink does not go with {kind.name}. Expected a method that learns a network from pixels, such "
+            "as dac or jule. Use --size to bring the images themselves to another size."
+        )
     if improve.is_on and (isinstance(kind, Stage) or kind.improvable is None):
         raise InvalidInput(
             f"improve.starts, regroup_every and warm_start do not go with {kind.name}. Expected a method whose network "
@@ -70,8 +82,15 @@ def train_improved(
     seed: int,
     resume: State | None = None,
 ) -> Iterator[Snapshot]:
-    """Train as the method does, with a warm start, several starts and regrouping where that is asked for."""
+    """Train as the method does, with a warm start, several starts and regrouping where that is asked for.
+
+    `shrink` comes first: all of it sees the smaller images.
+    """
     check_improvable(method, improve)
+    if improve.shrink and isinstance(images, Images) and is_shrunk(images):
+        plain = replace(improve, shrink=False)
+        learned = train_improved(method, smaller(images), config, plain, device=device, seed=seed, resume=resume)
+        return remembering(learned, images.shape)
     if not improve.is_on or method.improvable is None:
         return method.train(images, config, device=device, seed=seed, resume=resume)
     training = _Training(method, method.improvable, images, config, improve, device)

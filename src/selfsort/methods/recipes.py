@@ -105,7 +105,7 @@ _DBC: tuple[Recipe, ...] = (
         "dbc",
         # Boosted targets make clusters equal in size, the longer the more: few, at rates that fall to zero. What is
         # taught needs little of stage I: on USPS ten epochs end where 82 do.
-        _DBC_RESTORED | {"ae_steps": 300, "taught": "auto", "epochs": 10},
+        _DBC_RESTORED | {"improve.shrink": True, "ae_steps": 300, "taught": "auto", "epochs": 10},
         "ours: as restored, and stage II first learns the communities of the images' neighbours in several views",
         is_cpu_sized=True,
         channels=1,
@@ -176,6 +176,13 @@ _JULE: tuple[Recipe, ...] = (
             ("frgc", "faces", 0.2, None),
         )
     ),
+    Recipe(
+        "cpu",
+        "jule",
+        {"improve.shrink": True},
+        "ours: the defaults, on images that are averaged down if they are large, for a CPU",
+        is_cpu_sized=True,
+    ),
     Recipe("faces", "jule", {"eta": 0.2}, "Yang, Parikh, Batra 2016: eta for the face sets"),
     Recipe("views", "jule", {"K_s": 5}, "ours: few neighbours, for things seen from all sides, which form rings"),
     Recipe(
@@ -193,6 +200,13 @@ _JULE: tuple[Recipe, ...] = (
 )
 
 _TEACH: tuple[Recipe, ...] = (
+    Recipe(
+        "cpu",
+        "teach",
+        {"improve.shrink": True},
+        "ours: the defaults, on images that are averaged down if they are large, for a CPU",
+        is_cpu_sized=True,
+    ),
     Recipe(
         "mild",
         "teach",
@@ -298,6 +312,7 @@ _GAT: tuple[Recipe, ...] = (
             "lr": 0.002,
             "iterations": 50,
             "eval_every": 25,
+            "improve.shrink": True,
             "improve.warm_start": True,
             "improve.regroup_every": 25,
         },
@@ -324,6 +339,7 @@ _SECU_IMAGENET: dict[str, Any] = {
 }
 # One rule for all data sets, found on small digits with their labels in view.
 _SECU_CPU: dict[str, Any] = {
+    "improve.shrink": True,
     "arch": "small",
     "width": 16,
     "centred": True,
@@ -433,7 +449,13 @@ _DAC_CIFAR = _DAC_SCRIPT | _DAC_STAR | _DAC_STRONG | {"arch": "code-cifar"}
 _DAC_STAR_MNIST: dict[str, Any] = {"thresholds": "single", "pair_loss": "mse", "epochs": 20}
 
 # From pixels, the neighbours of photographs are no guide: only gray images start warm.
-_DAC_CPU: dict[str, Any] = {"width": 16, "rotate": 15.0, "zoom": 0.15, "improve.regroup_every": 15}
+_DAC_CPU: dict[str, Any] = {
+    "improve.shrink": True,
+    "width": 16,
+    "rotate": 15.0,
+    "zoom": 0.15,
+    "improve.regroup_every": 15,
+}
 
 _DAC: tuple[Recipe, ...] = (
     Recipe(

@@ -52,6 +52,7 @@ from selfsort.learning.epoch import EpochStats, run_epoch
 from selfsort.learning.rates import one_cycle
 from selfsort.learning.seeds import derive_seed, seeded_init, torch_generator
 from selfsort.methods._teach_head import HeadConfig, LinearHead, judge_rows, train_head
+from selfsort.nets.averaged import averaging_factor
 from selfsort.nets.heads import unit
 from selfsort.nets.norm import Standardise
 from selfsort.types import (
@@ -70,9 +71,6 @@ from selfsort.types import (
 
 _WIDTHS = (32, 32, 64, 64, 96)
 """Channels of the convolutions; the second and the fourth are pooled."""
-
-_LARGE_SIDE = 32
-"""Images twice as large, or more, are averaged down by a whole factor before the network sees them."""
 
 _EPOCHS, _LEAST_STEPS, _LEAST_STEPS_EACH = 18, 600, 30
 
@@ -212,7 +210,7 @@ class Pupil(nn.Module):
     def __init__(self, shape: tuple[int, ...], n_clusters: int) -> None:
         """Build for images of this height, width and channel count; weights come from torch's global generator."""
         super().__init__()
-        self.factor = max(1, min(shape[:2]) // _LARGE_SIDE)
+        self.factor = averaging_factor(shape)  # large images are averaged down first
         self.prepare = Standardise()
         channels = (shape[2], *_WIDTHS)
         layers: list[nn.Module] = []

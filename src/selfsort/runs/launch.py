@@ -21,6 +21,7 @@ from selfsort.encoders.finetune import tuned
 from selfsort.encoders.fitted import FittedEncoder
 from selfsort.errors import InvalidInput, invalid
 from selfsort.improve.around import ImproveConfig
+from selfsort.improve.shrink import SEEN_FROM, restored
 from selfsort.learning.device import choose_device
 from selfsort.methods.registry import METHODS
 from selfsort.progress import stage
@@ -86,7 +87,7 @@ class Launched:
 
     def model(self, result: Clustering) -> Model:
         """Return the fitted model, without the way through a folder."""
-        own = self.fit.method.restore(self.fit.config, result.model, device=self.fit.device)
+        own = restored(self.fit.method, self.fit.config, result.model, device=self.fit.device)
         return own if self.encoder is None else EncodedModel(tuned(self.encoder, result.model), own)
 
 
@@ -131,7 +132,7 @@ def launch(request: Request) -> Launched:
         images=dataset.images,
         method=method,
         config=settled.config,
-        improve=settled.improve,
+        improve=_as_before(settled.improve, method, request.start_from),
         device=asked.device,
         seed=request.seed,
         truth=dataset.labels,
@@ -184,6 +185,13 @@ def _going_on(kind: Method | Stage, request: Request, dataset: Dataset, device: 
         kind = going_on(kind, request.start_from, device, request.others)
     assert isinstance(kind, Method), "a stage is one, given a run"
     return kind
+
+
+def _as_before(improve: ImproveConfig, method: Method, start: RunFolder | None) -> ImproveConfig:
+    """A network that goes on learning is shown images of the size that it knows."""
+    if start is None or method.train_from is None:
+        return improve
+    return replace(improve, shrink=SEEN_FROM in start.read_state("model.safetensors").meta)
 
 
 @dataclass(frozen=True, eq=False)

@@ -27,11 +27,13 @@ from selfsort.errors import CannotWrite, Interrupted, InvalidInput, MissingData,
 from selfsort.graph.absorb import member_sums
 from selfsort.improve.around import ImproveConfig, check_improvable, train_improved
 from selfsort.improve.grow import grow
+from selfsort.improve.shrink import restored
 from selfsort.learning.checkpoint import weights_within
 from selfsort.methods.recipes import Choice
 from selfsort.methods.registry import METHODS
 from selfsort.metrics.external import match_clusters, scores
 from selfsort.metrics.internal import collapse_warnings, size_report
+from selfsort.nets.averaged import averaged_blocks
 from selfsort.pages import all_finite, passes, take
 from selfsort.progress import stage, until
 from selfsort.runs.clusters import Clusters, find_again
@@ -282,7 +284,7 @@ class FitRun:
             return self._train(images, resume)
 
         def restore(state: State) -> Model:
-            return self.method.restore(self.config, state, device=self.device)
+            return restored(self.method, self.config, state, device=self.device)
 
         return said_of_all(self._train(part_of(images, rows), resume), rows, images, restore)
 
@@ -487,16 +489,12 @@ def shrink(pixels_NHWC: U8, side: int = 64) -> U8:
 
     A side that is shorter than a block becomes one pixel: a thin picture is still a picture.
     """
-    n, height, width, channels = pixels_NHWC.shape
+    height, width = pixels_NHWC.shape[1:3]
     step = -(-max(height, width) // side)
     if step == 1:
         return pixels_NHWC
     down, across = min(step, height), min(step, width)
-    rows, columns = height // down, width // across
-    cut = pixels_NHWC[:, : rows * down, : columns * across]
-    blocks = cut.reshape(n, rows, down, columns, across, channels)
-    small: U8 = np.rint(blocks.mean(axis=(2, 4))).astype(np.uint8)
-    return small
+    return averaged_blocks(pixels_NHWC, down, across)
 
 
 def run_config(fit: FitRun, choice: Choice, spec: ImageSpec, *, fingerprint: str, source: Json) -> Json:
@@ -506,7 +504,7 @@ def run_config(fit: FitRun, choice: Choice, spec: ImageSpec, *, fingerprint: str
         "method": fit.method.name,
         "method_from": METHODS.origin(fit.method.name).to_json(),
         "settings": fit.config.to_json(),
-        **({"improve": fit.improve.to_json()} if fit.method.improvable is not None else {}),
+        **({"improve": fit.improve.to_json()} if fit.method.improvable is not None or fit.improve.shrink else {}),
         **({"outliers": True} if fit.outliers else {}),
         **({} if fit.stands_for is None else {"stack_duplicates": True}),
         **({} if fit.train_on is None else {"train_on": fit.train_on}),

@@ -11,6 +11,7 @@ import torch
 
 from selfsort.classic.one import METHOD as ONE
 from selfsort.errors import InvalidInput, MissingData
+from selfsort.improve.shrink import restored
 from selfsort.improve.stages import STAGES
 from selfsort.learning.checkpoint import weights_within
 from selfsort.methods.registry import METHODS, find_method
@@ -127,7 +128,7 @@ def load_own_model(folder: RunFolder, device: torch.device) -> Model:
     config, _ = stored_settings(kind, folder)
     if isinstance(kind, Stage):
         kind = going_on(kind, RunFolder.open(folder.path / STARTED_FROM), device, other_runs(folder))
-    return _rebuilt(folder, lambda state: kind.restore(config, state, device=device))
+    return _rebuilt(folder, lambda state: restored(kind, config, state, device=device))
 
 
 def _rebuilt(folder: RunFolder, restore: Callable[[State], Model]) -> Model:

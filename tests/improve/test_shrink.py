@@ -1,0 +1,168 @@
+"""Large images averaged down, once, for methods that learn a network from pixels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+import torch
+from tests.contract.tiny import TINY
+
+from selfsort.contract import CHECKS
+from selfsort.data.options import ReadOptions
+from selfsort.data.synthetic import shapes
+from selfsort.errors import InvalidInput
+from selfsort.estimator import ImageClusterer, load
+from selfsort.improve.around import ImproveConfig, check_improvable, train_improved
+from selfsort.improve.shrink import smaller
+from selfsort.improve.stages import STAGES
+from selfsort.methods.registry import METHODS
+from selfsort.nets.averaged import Averaged, averaged_blocks
+from selfsort.runs.export.table import export_run
+from selfsort.runs.folder import RunFolder
+from selfsort.runs.labels import current_labels
+from selfsort.runs.launch import launch
+from selfsort.runs.request import Request
+from selfsort.types import Images, Snapshot, State
+
+CPU = torch.device("cpu")
+NETWORKS = ("jule", "dbc", "fcae-kmeans", "dac", "gatcluster", "secu", "teach")
+LARGE, _ = shapes(8, size=66, n_classes=3, channels=3)
+"""Averaged by two: 33 pixels."""
+
+
+def fitted(name: str, *, shrink: bool = True, images: Images = LARGE) -> ImageClusterer:
+    settings = {**TINY[name], "improve.shrink": shrink}
+    model = ImageClusterer(name, n_clusters=3, settings=settings, recipe="default", encoder="none", device="cpu")
+    return model.fit(images)
+
+
+class TestAveraging:
+    def test_by_hand(self) -> None:
+        pixels = np.array([[0, 1, 9], [2, 8, 9], [9, 9, 9]], dtype=np.uint8).reshape(1, 3, 3, 1)
+        # (0 + 1 + 2 + 8) / 4 = 2.75; the third row and column are over
+        assert averaged_blocks(pixels, 2, 2).tolist() == [[[[3]]]]
+
+    @pytest.mark.parametrize("factor", [2, 3, 4])
+    def test_the_layer_gives_the_same_bytes(self, factor: int) -> None:
+        pixels = np.random.default_rng(0).integers(0, 256, (20, 25, 14, 3), dtype=np.uint8)
+        x_BCHW = torch.from_numpy(pixels).permute(0, 3, 1, 2).float() / 255
+        found = Averaged(factor)(x_BCHW).mul(255).round().byte().permute(0, 2, 3, 1).numpy()
+        np.testing.assert_array_equal(found, averaged_blocks(pixels, factor, factor))
+
+    def test_images_of_any_shape(self) -> None:
+        assert smaller(LARGE).shape == (33, 33, 3)
+        assert smaller(Images(np.zeros((2, 70, 200, 1), np.uint8))).shape == (35, 100, 1)
+
+
+class TestTraining:
+    @pytest.mark.parametrize("name", NETWORKS)
+    def test_it_learns_what_it_would_from_smaller_images(self, name: str) -> None:
+        found, plain = fitted(name), fitted(name, shrink=False, images=smaller(LARGE))
+        np.testing.assert_array_equal(found.labels_, plain.labels_)
+        np.testing.assert_array_equal(found.transform(LARGE), plain.transform(smaller(LARGE)))
+
+    def test_small_images_stay_as_they_are(self) -> None:
+        images = shapes(8, size=63, n_classes=3)[0]
+        found, plain = (fitted("secu", shrink=shrink, images=images) for shrink in (True, False))
+        np.testing.assert_array_equal(found.transform(images), plain.transform(images))
+
+    def test_a_warm_start_and_several_starts_see_the_smaller_images(self) -> None:
+        config = METHODS["dac"].config.from_json({"n_clusters": 3, **TINY["dac"]})
+        improve = ImproveConfig(warm_start=True, warm_passes=2, starts=2, start_length=1, regroup_every=1, shrink=True)
+        ends = [
+            list(train_improved(METHODS["dac"], images, config, how, device=CPU, seed=0))[-1].result
+            for images, how in ((LARGE, improve), (smaller(LARGE), replace(improve, shrink=False)))
+        ]
+        assert ends[0] is not None
+        assert ends[1] is not None
+        np.testing.assert_array_equal(ends[0].features, ends[1].features)
+
+    @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+    def test_the_contract_holds(self, check: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        large = shapes(6, size=64)[0]
+        monkeypatch.setattr("selfsort.contract._images", lambda: large)
+        secu = METHODS["secu"]
+
+        def train(
+            images: Any, config: Any, *, device: torch.device, seed: int, resume: State | None = None
+        ) -> Iterator[Snapshot]:
+            improve = ImproveConfig(shrink=True)
+            return train_improved(secu, images, config, improve, device=device, seed=seed, resume=resume)
+
+        check(replace(secu, train=train), TINY["secu"], tmp_path)
+
+
+class TestModel:
+    @pytest.mark.parametrize("name", NETWORKS)
+    def test_it_sorts_and_exports_images_of_the_size_of_the_run(self, name: str, tmp_path: Path) -> None:
+        model = fitted(name)
+        model.save(tmp_path / "run")
+        again = load(tmp_path / "run")
+        new = shapes(5, size=66, n_classes=3, channels=3, seed=9)[0]
+        np.testing.assert_array_equal(again.predict(new), model.predict(new))
+        folder = RunFolder.open(tmp_path / "run")
+        path = export_run(folder, current_labels(folder), "onnx", tmp_path / "model.onnx")
+        session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+        soft, features = session.run(["soft", "features"], {"pixels": new.pixels})
+        np.testing.assert_allclose(soft, model.predict_proba(new), atol=1e-4)
+        np.testing.assert_allclose(features, model.transform(new), atol=1e-3)
+
+    def test_another_size_is_refused_by_its_own_name(self) -> None:
+        model = fitted("dac")
+        own = model._model
+        assert own is not None
+        with pytest.raises(InvalidInput, match=r"shape \(33, 33, 3\). This model was trained on \(66, 66, 3\)"):
+            own.apply(smaller(LARGE))
+
+    def test_a_cut_goes_on_from_it(self) -> None:
+        assert set(fitted("dac").cut(2).predict(LARGE)) <= {0, 1}
+
+
+class TestGoingOn:
+    @pytest.fixture
+    def source(self, tmp_path: Path) -> ReadOptions:
+        np.savez(tmp_path / "images.npz", images=LARGE.pixels)
+        return ReadOptions(path=tmp_path / "images.npz")
+
+    def run(self, source: ReadOptions, out: Path, *, shrink: bool, start: RunFolder | None = None) -> RunFolder:
+        settings = {**TINY["secu"], "improve.shrink": shrink}
+        asked = Request(
+            source=source, clusters=3, method="secu", encoder="none", settings=settings, out=out, start_from=start
+        )
+        launched = launch(asked)
+        launched.fit.run()
+        return launched.folder
+
+    @pytest.mark.parametrize("was_shrunk", [True, False])
+    def test_a_network_goes_on_with_images_of_the_size_it_knows(
+        self, was_shrunk: bool, source: ReadOptions, tmp_path: Path
+    ) -> None:
+        earlier = self.run(source, tmp_path / "first", shrink=was_shrunk)
+        later = self.run(source, tmp_path / "second", shrink=not was_shrunk, start=earlier)
+        assert later.config["improve"]["shrink"] is was_shrunk
+
+    @pytest.mark.parametrize("stage", ["self-label", "teach"])
+    def test_a_second_stage_does(self, stage: str, source: ReadOptions, tmp_path: Path) -> None:
+        earlier = self.run(source, tmp_path / "first", shrink=True)
+        asked = Request(
+            source=source, clusters=3, stage=stage, settings=TINY[stage], start_from=earlier, out=tmp_path / "second"
+        )
+        launch(asked).fit.run()
+        assert len(load(tmp_path / "second").predict(LARGE)) == len(LARGE)
+
+
+@pytest.mark.parametrize("name", ["kmeans", "leiden", "ac-gdl"])
+def test_methods_without_a_network_refuse(name: str) -> None:
+    with pytest.raises(InvalidInput, match=f"does not go with {name}. Expected a method that learns a network"):
+        check_improvable(METHODS[name], ImproveConfig(shrink=True))
+
+
+def test_stages_refuse() -> None:
+    with pytest.raises(InvalidInput, match="does not go with self-label"):
+        check_improvable(STAGES["self-label"], ImproveConfig(shrink=True))
