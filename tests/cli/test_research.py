@@ -98,13 +98,16 @@ def test_methods(selfsort: Command) -> None:
     ]
     assert "min_agreement" in selfsort("methods", "self-label").out
     improvable = json.loads(selfsort("methods", "dac", "--json").out)["settings"]
-    assert [row["name"] for row in improvable][-5:] == [
+    assert [row["name"] for row in improvable][-6:] == [
         "improve.starts",
         "improve.start_length",
         "improve.regroup_every",
         "improve.warm_start",
         "improve.warm_passes",
+        "improve.shrink",
     ]
+    names = [row["name"] for row in json.loads(selfsort("methods", "jule", "--json").out)["settings"]]
+    assert [name for name in names if name.startswith("improve.")] == ["improve.shrink"]
     settings = json.loads(selfsort("methods", "kmeans", "--json").out)["settings"]
     own = [row["name"] for row in settings if not row["name"].startswith("encoder.")]
     assert own == ["n_clusters", "centre", "n_restarts", "max_iterations"]

@@ -36,10 +36,10 @@ def test_settings_beat_the_recipe_and_unknown_ones_name_the_nearest() -> None:
 
 def test_a_recipe_may_improve() -> None:
     settled = settle(DAC, 4, {"improve.starts": 2}, recipe="cpu", shape=(8, 8, 1), device=CPU)
-    assert settled.improve == ImproveConfig(starts=2, regroup_every=15, warm_start=True)
+    assert settled.improve == ImproveConfig(starts=2, regroup_every=15, warm_start=True, shrink=True)
     # Old names still say it.
     old = settle(DAC, 4, {"starts": 2, "mend_every": 0, "shift": 0.3}, recipe="cpu", shape=(8, 8, 1), device=CPU)
-    assert old.improve == ImproveConfig(starts=2, warm_start=True)
+    assert old.improve == ImproveConfig(starts=2, warm_start=True, shrink=True)
     assert isinstance(old.config, DACConfig)
     assert old.config.translate == 0.3
 

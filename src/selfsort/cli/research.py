@@ -21,7 +21,7 @@ def methods(
 
     from selfsort.config import describe
     from selfsort.encoders.options import EncodeConfig
-    from selfsort.improve.around import ImproveConfig
+    from selfsort.improve.around import settings_with
     from selfsort.improve.stages import STAGES
     from selfsort.methods.recipes import recipes_of
     from selfsort.methods.registry import METHODS
@@ -60,8 +60,7 @@ def methods(
     settings, recipes = describe(kind.config), recipes_of(name)
     if getattr(kind, "learns_on", None) is not None:
         settings += [replace(setting, name=f"encoder.{setting.name}") for setting in describe(EncodeConfig)]
-    if getattr(kind, "improvable", None) is not None:
-        settings += [replace(setting, name=f"improve.{setting.name}") for setting in describe(ImproveConfig)]
+    settings += [replace(setting, name=f"improve.{setting.name}") for setting in settings_with(kind)]
     if json_:
         print_json(
             {"name": name, "settings": [asdict(s) for s in settings], "recipes": [recipe.name for recipe in recipes]}

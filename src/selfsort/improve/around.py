@@ -17,7 +17,7 @@ from typing import Literal
 import torch
 
 from selfsort.classic.leiden import graph_clusters
-from selfsort.config import Config, Settings, setting
+from selfsort.config import Config, SettingInfo, Settings, describe, setting
 from selfsort.errors import InvalidInput
 from selfsort.improve.multistart import train_most_stable
 from selfsort.improve.regroup import is_due, regroup_and_teach
@@ -30,19 +30,21 @@ from selfsort.types import Images, Improvable, Inputs, Method, Snapshot, Stage, 
 
 @dataclass(frozen=True, kw_only=True)
 class ImproveConfig(Settings):
-    """Settings that go with any improvable method, as `improve.starts` and so on; all off unless asked for."""
+    """Settings that go with any improvable method, as `improve.starts` and so on; all off unless asked for.
+
+    `shrink` goes with any that learns a network from pixels.
+    """
 
     starts: int = setting(1, "random starts, of which the most stable under augmentation goes on")
     start_length: int = setting(30, "pools, large batches or epochs of each start, if there are several")
     regroup_every: int = setting(0, "pools, large batches or epochs between attempts to regroup clusters; 0: none")
-
-    shrink: bool = setting(
-        False,
-        "the network is shown images of 64 pixels or more averaged down by a whole factor, to 32 or a little more",
-    )
     warm_start: bool = setting(False, "teach the network the clusters of the images' neighbour graph first")
     warm_passes: int | Literal["auto"] = setting(
         "auto", "passes over the images in a warm start: 6, or as many as see 40,000 images, and 2,000 of each cluster"
+    )
+    shrink: bool = setting(
+        False,
+        "the network is shown images of 64 pixels or more averaged down by a whole factor, to 32 or a little more",
     )
 
     def __post_init__(self) -> None:
@@ -58,9 +60,21 @@ class ImproveConfig(Settings):
         return self.starts > 1 or self.regroup_every > 0 or self.warm_start
 
 
+def settings_with(kind: Method | Stage) -> list[SettingInfo]:
+    """Describe the settings of `ImproveConfig` that go with a method."""
+    if not _learns_a_network(kind):
+        return []
+    is_improvable = isinstance(kind, Method) and kind.improvable is not None
+    return [described for described in describe(ImproveConfig) if is_improvable or described.name == "shrink"]
+
+
+def _learns_a_network(kind: Method | Stage) -> bool:
+    return isinstance(kind, Method) and kind.train_on_features is None
+
+
 def check_improvable(kind: Method | Stage, improve: ImproveConfig) -> None:
     """Refuse to improve a method that does not let itself be improved; stages never do."""
-    if improve.shrink and (isinstance(kind, Stage) or kind.train_on_features is not None):
+    if improve.shrink and not _learns_a_network(kind):
         raise InvalidInput(
             f"improve.shrink does not go with {kind.name}. Expected a method that learns a network from pixels, such "
             "as dac or jule. Use --size to bring the images themselves to another size."

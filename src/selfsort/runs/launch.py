@@ -188,10 +188,11 @@ def _going_on(kind: Method | Stage, request: Request, dataset: Dataset, device: 
 
 
 def _as_before(improve: ImproveConfig, method: Method, start: RunFolder | None) -> ImproveConfig:
-    """A network that goes on learning is shown images of the size that it knows."""
-    if start is None or method.train_from is None:
+    """A network that goes on learning is shown images of the size that it knows; a run that is asked, of its own."""
+    if start is None:
         return improve
-    return replace(improve, shrink=SEEN_FROM in start.read_state("model.safetensors").meta)
+    goes_on = method.train_from is not None
+    return replace(improve, shrink=goes_on and SEEN_FROM in start.read_state("model.safetensors").meta)
 
 
 @dataclass(frozen=True, eq=False)
