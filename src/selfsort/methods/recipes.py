@@ -206,6 +206,7 @@ _TEACH: tuple[Recipe, ...] = (
         {"improve.shrink": True},
         "ours: the defaults, on images that are averaged down if they are large, for a CPU",
         is_cpu_sized=True,
+        channels=1,
     ),
     Recipe(
         "mild",
