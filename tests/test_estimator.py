@@ -15,8 +15,11 @@ from PIL import Image
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.estimator_checks import check_estimator
+from tests.conftest import Command
+from tests.contract.tiny import TINY
 from tests.encoders.onnx_files import conv_model
 from tests.encoders.small import blobs
+from tests.runs.test_update import write as write_pictures
 from torch.utils.data import DataLoader, TensorDataset
 
 import selfsort
@@ -367,3 +370,73 @@ def test_what_was_chosen_is_no_warning(recwarn: pytest.WarningsRecorder, capsys:
     assert not [one for one in recwarn if issubclass(one.category, FutureWarning)]
     assert model.notes_
     assert model.notes_[0] in capsys.readouterr().err
+
+
+class TestRefine:
+    """What `selfsort refine` and `selfsort update` do, from Python."""
+
+    WORDS = ("--encoder", "none", "--recipe", "default", "--device", "cpu")
+
+    @pytest.fixture
+    def source(self, tmp_path: Path) -> Path:
+        path = tmp_path / "shapes.npz"
+        np.savez(path, images=shapes(12, size=16, n_classes=3)[0].pixels)
+        return path
+
+    def fitted(self, images: Any, seed: int = 0) -> ImageClusterer:
+        settings = TINY["dac"]
+        model = ImageClusterer("dac", n_clusters=3, settings=settings, recipe="default", encoder="none", seed=seed)
+        return model.fit(images)
+
+    def test_a_stage_is_that_of_the_command_and_the_model_stays(
+        self, source: Path, tmp_path: Path, selfsort: Command
+    ) -> None:
+        model = self.fitted(source)
+        before = model.labels_.copy()
+        refined = model.refine("self-label", recipe="default", settings=TINY["self-label"])
+        words = [f"--set={name}={value}" for name, value in {**TINY["dac"]}.items()]
+        run = tmp_path / "run"
+        assert selfsort("fit", source, "--clusters", 3, "--method", "dac", *words, *self.WORDS, "--out", run).code == 0
+        words = [f"--set={name}={value}" for name, value in {**TINY["self-label"]}.items()]
+        done = selfsort("refine", run, "--recipe", "default", "--device", "cpu", *words, "--out", tmp_path / "two")
+        assert done.code == 0, done.err
+        command = load(tmp_path / "two")
+        np.testing.assert_array_equal(refined.labels_, command.labels_)
+        np.testing.assert_array_equal(refined.features_, command.features_)
+        np.testing.assert_array_equal(model.labels_, before)
+        np.testing.assert_array_equal(
+            load(run).refine("self-label", recipe="default", settings=TINY["self-label"]).labels_, command.labels_
+        )
+
+    def test_it_can_be_saved_and_refined_again(self, tmp_path: Path) -> None:
+        images = shapes(12, size=16, n_classes=3)[0]
+        refined = self.fitted(images).refine("self-label", settings=TINY["self-label"])
+        refined.save(tmp_path / "run")
+        np.testing.assert_array_equal(load(tmp_path / "run").predict(images), refined.predict(images))
+        again = refined.refine("teach", settings=TINY["teach"])
+        assert again.labels_.shape == refined.labels_.shape
+
+    def test_several_models_make_one(self) -> None:
+        images = shapes(12, size=16, n_classes=3)[0]
+        first, second = (self.fitted(images, seed) for seed in (0, 1))
+        assert len(set(first.refine("consensus", second).labels_.tolist())) <= 3
+
+    def test_corrections_and_new_pictures(self, tmp_path: Path, selfsort: Command) -> None:
+        for kind in range(3):
+            write_pictures(tmp_path / "photos", kind, 20)
+        model = ImageClusterer("kmeans", n_clusters=3, encoder="none", device="cpu").fit(tmp_path / "photos")
+        with pytest.raises(InvalidInput, match="only a run on disk can learn from corrections"):
+            model.refine("corrections")
+        with pytest.raises(InvalidInput, match="only a run on disk can let pictures join"):
+            model.update(tmp_path / "photos")
+        words = ("--clusters", 3, "--method", "kmeans", *self.WORDS, "--out", tmp_path / "run")
+        assert selfsort("fit", tmp_path / "photos", *words).code == 0
+        loaded = load(tmp_path / "run")
+        journal = Journal.open(tmp_path / "run")
+        journal.add(Move((1,), int(loaded.labels_[-1])))
+        journal.close()
+        assert load(tmp_path / "run").refine("corrections").labels_[1] == loaded.labels_[-1]
+        write_pictures(tmp_path / "more", 1, 4, first=40)
+        joined = loaded.update(tmp_path / "more", tmp_path / "joined")
+        assert len(joined.labels_) == 64
+        assert set(joined.labels_[60:].tolist()) == {int(loaded.labels_[25])}

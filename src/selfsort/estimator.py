@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import html
+import shutil
 import sys
 import warnings
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, mkdtemp
 from typing import Any, Literal, Self, cast
 
 import numpy as np
@@ -33,11 +35,12 @@ from selfsort.names.lists import checked_words, read_list
 from selfsort.overall import Overall, PlainLines, Ticker
 from selfsort.progress import listening
 from selfsort.runs.clusters import Clusters, read_clusters
+from selfsort.runs.corrections import learn_corrections
 from selfsort.runs.cut import Base, cut_run
 from selfsort.runs.encoder import AUTO_ENCODER, EncodedModel, given_encoder
 from selfsort.runs.folder import RunFolder
 from selfsort.runs.labels import WholeClusterEdits, cut_cluster_edits, whole_cluster_edits
-from selfsort.runs.launch import fill, launch
+from selfsort.runs.launch import Launched, fill, launch, reading_like
 from selfsort.runs.loop import Outcome, write_outcome
 from selfsort.runs.model import apply_in_chunks, load_model
 from selfsort.runs.renamed import all_settings
@@ -45,6 +48,7 @@ from selfsort.runs.request import Request
 from selfsort.runs.seen import check_list_for
 from selfsort.runs.suggested import suggestions_of
 from selfsort.runs.tree import tree_of
+from selfsort.runs.update import update_run
 from selfsort.types import F32, I64, Assignment, Clustering, Images, Json, Model
 
 ImagesLike = npt.ArrayLike | str | Path | Sequence[str | Path] | Dataset | Images | Any
@@ -158,6 +162,10 @@ class ImageClusterer(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         self.notes_ = [note for note in launched.notes if note not in launched.renamed]
         if self.verbose:
             print(*self.notes_, sep="\n", end="\n" if self.notes_ else "", file=sys.stderr)
+        return self._run(launched)
+
+    def _run(self, launched: Launched) -> Self:
+        """Do what was launched, and be its result."""
         outcome = launched.fit.run()
         found = replace(outcome.clustering, labels=outcome.labels)
         self._show(found, launched.dataset.spec, outcome.warnings)
@@ -233,6 +241,82 @@ class ImageClusterer(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         self._tree = self._tree or base.tree(tree_of(self._folder))
         inner = own.inner if base.folder is not self._folder and isinstance(own, CutModel) else own
         return base.labels, base.soft, self._tree, inner
+
+    def refine(
+        self,
+        stage: str = "self-label",
+        *others: ImageClusterer,
+        recipe: str = "auto",
+        settings: Mapping[str, Any] | None = None,
+        seed: int = 0,
+    ) -> ImageClusterer:
+        """Go on with a second stage, as `selfsort refine` does, and return the model it ends with; this one stays.
+
+        Args:
+            stage: what to do with it; `selfsort methods` lists the stages. `corrections` needs a loaded run.
+            others: further models of the same images, for the stage `consensus`.
+            recipe: a named set of the stage's settings.
+            settings: the stage's own settings by name.
+            seed: decides every random draw.
+        """
+        self._check_fitted()
+        with speaking_python(), _telling(self.verbose):
+            if stage == "corrections":
+                return load(learn_corrections(self._loaded_run("learn from corrections")).folder.path, self.device)
+            place = Path(mkdtemp(prefix="selfsort-"))
+            model = ImageClusterer(
+                **{**self.get_params(deep=False), "method": stage, "settings": settings, "recipe": recipe, "seed": seed}
+            )
+            # It is saved with the runs that it goes on from, so they last as long as it does.
+            weakref.finalize(model, shutil.rmtree, place, ignore_errors=True)
+            runs = [earlier._run_in(place / str(number)) for number, earlier in enumerate((self, *others))]
+            request = Request(
+                source=self._dataset(),
+                clusters=runs[0].n_clusters,
+                stage=stage,
+                recipe=recipe,
+                settings=settings or {},
+                seed=_whole_number("seed", seed, at_least=0),
+                encoder=AUTO_ENCODER,  # that of the run
+                outliers=runs[0].has_outliers,
+                start_from=runs[0],
+                others=tuple(runs[1:]),
+                device=self.device,
+            )
+            model.value_range_, model.notes_ = self.value_range_, []
+            return model._run(launch(request))
+
+    def update(self, source: str | Path, out: str | Path | None = None) -> ImageClusterer:
+        """Let new pictures join a loaded run, as `selfsort update` does, and return the run with them.
+
+        Groups keep their numbers, names and corrections. The new run lies at `out`, or beside the old one.
+        """
+        self._check_fitted()
+        with speaking_python(), _telling(self.verbose):
+            run, place = self._loaded_run("let pictures join"), None if out is None else Path(out)
+            made = update_run(run, str(source), place, device=choose_device(self.device))
+            return load(made.folder.path, self.device)
+
+    def _loaded_run(self, purpose: str) -> RunFolder:
+        if self._folder is None:
+            raise InvalidInput(f"only a run on disk can {purpose}. Expected one. Save this model and load it.")
+        return self._folder
+
+    def _run_in(self, place: Path) -> RunFolder:
+        """Return the run folder of the model, made at a place if it was never saved."""
+        self._check_fitted()
+        if self._folder is not None:
+            return self._folder
+        self.save(place)
+        return RunFolder.open(place)
+
+    def _dataset(self) -> Dataset:
+        """Return the images it was fitted to; those of a loaded run are read again."""
+        fitted = (self._origin or self)._fitted
+        if fitted is not None:
+            return fitted.dataset
+        folder = (self._origin or self)._loaded_run("tell its images")
+        return reading_like(folder, None).read()
 
     def names(self, words: str | Path | Sequence[str] | None = None) -> dict[int, str]:
         """Return the names suggested for clusters of picture files, as `selfsort names` does: cluster to name.
