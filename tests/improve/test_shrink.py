@@ -19,13 +19,18 @@ from selfsort.data.synthetic import shapes
 from selfsort.errors import InvalidInput
 from selfsort.estimator import ImageClusterer, load
 from selfsort.improve.around import ImproveConfig, check_improvable, train_improved
+from selfsort.improve.pairs import can_be_taught
 from selfsort.improve.shrink import smaller
 from selfsort.improve.stages import STAGES
 from selfsort.methods.registry import METHODS
+from selfsort.runs.corrections import learn_corrections
+from selfsort.runs.edits import Move
 from selfsort.runs.export.table import export_run
 from selfsort.runs.folder import RunFolder
+from selfsort.runs.journal import Journal
 from selfsort.runs.labels import current_labels
 from selfsort.runs.launch import launch
+from selfsort.runs.model import load_own_model
 from selfsort.runs.request import Request
 from selfsort.types import Images, Snapshot, State
 
@@ -141,6 +146,23 @@ class TestGoingOn:
         )
         launch(asked).fit.run()
         assert len(load(tmp_path / "second").predict(LARGE)) == len(LARGE)
+
+    def test_its_network_learns_from_corrections(self, source: ReadOptions, tmp_path: Path) -> None:
+        earlier = self.run(source, tmp_path / "first", shrink=True)
+        journal = Journal.open(earlier.path)
+        journal.add(Move((1,), int(earlier.label_table().labels[-1])))
+        journal.close()
+        assert can_be_taught(load_own_model(earlier, CPU), earlier.read_state("model.safetensors"))
+        made = learn_corrections(earlier, tmp_path / "second", device="cpu")
+        before = earlier.read_state("model.safetensors").arrays
+        after = made.folder.read_state("started_from/model.safetensors").arrays
+        assert any(not np.array_equal(before[name], after[name]) for name in before)
+        assert len(load(made.folder.path).predict(LARGE)) == len(LARGE)
+
+    def test_it_can_be_the_encoder_of_another_run(self, source: ReadOptions, tmp_path: Path) -> None:
+        earlier = self.run(source, tmp_path / "first", shrink=True)
+        model = ImageClusterer("kmeans", n_clusters=3, encoder=str(earlier.path), device="cpu").fit(LARGE)
+        np.testing.assert_array_equal(model.predict(LARGE), model.labels_)
 
 
 @pytest.mark.parametrize("name", ["kmeans", "leiden", "ac-gdl"])
