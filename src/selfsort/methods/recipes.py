@@ -41,6 +41,18 @@ class Choice:
 PAPER, CODE = "paper", "code"
 """Recipes that hold the printed text, or the released code where it differs; what both leave open is said."""
 
+
+def _averaged_down(name: str, method: str, channels: int | None = None) -> Recipe:
+    return Recipe(
+        name,
+        method,
+        {"improve.shrink": True},
+        "ours: the defaults, on images that are averaged down if they are large, for a CPU",
+        is_cpu_sized=True,
+        channels=channels,
+    )
+
+
 _DBC_SOURCE = "Li, Qiao, Zhang, Xi 2018: the network; the training settings are not stated, ours are the defaults"
 
 _DBC_MOVED: dict[str, Any] = {"rotate": 10.0, "translate": 0.1}
@@ -110,6 +122,7 @@ _DBC: tuple[Recipe, ...] = (
         is_cpu_sized=True,
         channels=1,
     ),
+    _averaged_down("cpu-photos", "dbc", channels=3),
     *(
         Recipe(
             "whitened",
@@ -176,13 +189,7 @@ _JULE: tuple[Recipe, ...] = (
             ("frgc", "faces", 0.2, None),
         )
     ),
-    Recipe(
-        "cpu",
-        "jule",
-        {"improve.shrink": True},
-        "ours: the defaults, on images that are averaged down if they are large, for a CPU",
-        is_cpu_sized=True,
-    ),
+    _averaged_down("cpu", "jule"),
     Recipe("faces", "jule", {"eta": 0.2}, "Yang, Parikh, Batra 2016: eta for the face sets"),
     Recipe("views", "jule", {"K_s": 5}, "ours: few neighbours, for things seen from all sides, which form rings"),
     Recipe(
@@ -200,14 +207,7 @@ _JULE: tuple[Recipe, ...] = (
 )
 
 _TEACH: tuple[Recipe, ...] = (
-    Recipe(
-        "cpu",
-        "teach",
-        {"improve.shrink": True},
-        "ours: the defaults, on images that are averaged down if they are large, for a CPU",
-        is_cpu_sized=True,
-        channels=1,
-    ),
+    _averaged_down("cpu", "teach", channels=1),
     Recipe(
         "mild",
         "teach",
