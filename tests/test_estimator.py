@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import copy
+import gc
 import html
 import json
 from pathlib import Path
@@ -416,10 +418,48 @@ class TestRefine:
         again = refined.refine("teach", settings=TINY["teach"])
         assert again.labels_.shape == refined.labels_.shape
 
-    def test_several_models_make_one(self) -> None:
+    def test_a_run_saved_from_python_reads_its_images_again_or_takes_them(self, source: Path, tmp_path: Path) -> None:
+        settings = TINY["self-label"]
+        model = self.fitted(source)
+        expected = model.refine("self-label", settings=settings).labels_
+        model.save(tmp_path / "from-file")
+        np.testing.assert_array_equal(
+            load(tmp_path / "from-file").refine("self-label", settings=settings).labels_, expected
+        )
+        images = shapes(12, size=16, n_classes=3)[0].pixels
+        self.fitted(images).save(tmp_path / "from-array")
+        loaded = load(tmp_path / "from-array")
+        with pytest.raises(InvalidInput, match="was made from an array, which it does not keep"):
+            loaded.refine("self-label", settings=settings)
+        refined = loaded.refine("self-label", images=images, settings=settings)
+        np.testing.assert_array_equal(refined.labels_, expected)
+
+    def test_a_copy_can_be_saved_when_the_original_is_gone(self, tmp_path: Path) -> None:
         images = shapes(12, size=16, n_classes=3)[0]
-        first, second = (self.fitted(images, seed) for seed in (0, 1))
-        assert len(set(first.refine("consensus", second).labels_.tolist())) <= 3
+        refined = self.fitted(images).refine("self-label", settings=TINY["self-label"])
+        labels, copied = refined.labels_, copy.deepcopy(refined)
+        del refined
+        gc.collect()
+        copied.save(tmp_path / "run")
+        np.testing.assert_array_equal(load(tmp_path / "run").labels_, labels)
+
+    def test_several_models_make_one(self, tmp_path: Path, selfsort: Command) -> None:
+        images = shapes(12, size=16, n_classes=3)[0]
+        models = [self.fitted(images, seed) for seed in (0, 1)]
+        found = models[0].refine("consensus", models[1])
+        runs = [tmp_path / str(seed) for seed in (0, 1)]
+        for model, run in zip(models, runs, strict=True):
+            model.save(run)
+        np.savez(tmp_path / "images.npz", images=images.pixels)
+        words = ("--stage", "consensus", "--device", "cpu", "--out", tmp_path / "both")
+        done = selfsort("refine", *runs, tmp_path / "images.npz", *words)
+        assert done.code == 0, done.err
+        np.testing.assert_array_equal(found.labels_, load(tmp_path / "both").labels_)
+        other = self.fitted(images.subset(slice(0, 30)))
+        with pytest.raises(InvalidInput, match="fitted to different images"):
+            models[0].refine("consensus", other)
+        with pytest.raises(InvalidInput, match="each of the others must be a fitted ImageClusterer"):
+            models[0].refine("consensus", "run")  # type: ignore[arg-type]
 
     def test_corrections_and_new_pictures(self, tmp_path: Path, selfsort: Command) -> None:
         for kind in range(3):
@@ -429,6 +469,8 @@ class TestRefine:
             model.refine("corrections")
         with pytest.raises(InvalidInput, match="only a run on disk can let pictures join"):
             model.update(tmp_path / "photos")
+        with pytest.raises(InvalidInput, match="corrections are those of one run"):
+            model.refine("corrections", settings={"lr": 1})
         words = ("--clusters", 3, "--method", "kmeans", *self.WORDS, "--out", tmp_path / "run")
         assert selfsort("fit", tmp_path / "photos", *words).code == 0
         loaded = load(tmp_path / "run")
@@ -437,6 +479,8 @@ class TestRefine:
         journal.close()
         assert load(tmp_path / "run").refine("corrections").labels_[1] == loaded.labels_[-1]
         write_pictures(tmp_path / "more", 1, 4, first=40)
+        with pytest.raises(InvalidInput, match="source must be a text or a path"):
+            loaded.update(np.zeros((2, 24, 24)))  # type: ignore[arg-type]
         joined = loaded.update(tmp_path / "more", tmp_path / "joined")
         assert len(joined.labels_) == 64
         assert set(joined.labels_[60:].tolist()) == {int(loaded.labels_[25])}

@@ -24,6 +24,7 @@ from sklearn.utils import TransformerTags
 from selfsort.data import Dataset, Fit, ImageSpec, as_dataset, conform, from_array, range_of, read_source
 from selfsort.data.collections import as_array
 from selfsort.data.folder import expanded
+from selfsort.data.options import ReadOptions
 from selfsort.encoders.fitted import FittedEncoder
 from selfsort.errors import InvalidInput, invalid, speaking_python
 from selfsort.graph.hierarchy import Hierarchy
@@ -100,6 +101,12 @@ class ImageClusterer(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     _origin: ImageClusterer | None
     """What it is a cut of."""
     _tree: Hierarchy | None
+    _source: str | None = None
+    """The path it was fitted to, if it was one."""
+    _encoder_at: str | None = None
+    """Where the encoder of a loaded run is now, if that was said."""
+    _earlier: _Kept
+    """The runs that a refined model goes on from."""
 
     def __init__(
         self,
@@ -156,16 +163,16 @@ class ImageClusterer(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             train_on=None if self.train_on is None else _whole_number("train_on", self.train_on, at_least=2),
             device=self.device,
         )
-        launched = launch(request)
-        for note in launched.renamed:
-            warnings.warn(note, FutureWarning, stacklevel=4)
-        self.notes_ = [note for note in launched.notes if note not in launched.renamed]
-        if self.verbose:
-            print(*self.notes_, sep="\n", end="\n" if self.notes_ else "", file=sys.stderr)
-        return self._run(launched)
+        self._source = str(expanded(X).absolute()) if isinstance(X, str | Path) else None
+        return self._run(launch(request))
 
     def _run(self, launched: Launched) -> Self:
         """Do what was launched, and be its result."""
+        for note in launched.renamed:
+            warnings.warn(note, FutureWarning, stacklevel=5)
+        self.notes_ = [note for note in launched.notes if note not in launched.renamed]
+        if self.verbose:
+            print(*self.notes_, sep="\n", end="\n" if self.notes_ else "", file=sys.stderr)
         outcome = launched.fit.run()
         found = replace(outcome.clustering, labels=outcome.labels)
         self._show(found, launched.dataset.spec, outcome.warnings)
@@ -246,6 +253,7 @@ class ImageClusterer(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         self,
         stage: str = "self-label",
         *others: ImageClusterer,
+        images: ImagesLike | None = None,
         recipe: str = "auto",
         settings: Mapping[str, Any] | None = None,
         seed: int = 0,
@@ -253,8 +261,10 @@ class ImageClusterer(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         """Go on with a second stage, as `selfsort refine` does, and return the model it ends with; this one stays.
 
         Args:
-            stage: what to do with it; `selfsort methods` lists the stages. `corrections` needs a loaded run.
+            stage: what to do with it; `selfsort methods` lists the stages. `corrections` needs a loaded run, and takes
+                nothing else.
             others: further models of the same images, for the stage `consensus`.
+            images: those to go on with; None: those it was fitted to, which a loaded run reads again.
             recipe: a named set of the stage's settings.
             settings: the stage's own settings by name.
             seed: decides every random draw.
@@ -262,40 +272,53 @@ class ImageClusterer(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         self._check_fitted()
         with speaking_python(), _telling(self.verbose):
             if stage == "corrections":
-                return load(learn_corrections(self._loaded_run("learn from corrections")).folder.path, self.device)
-            place = Path(mkdtemp(prefix="selfsort-"))
-            model = ImageClusterer(
-                **{**self.get_params(deep=False), "method": stage, "settings": settings, "recipe": recipe, "seed": seed}
-            )
+                return self._after_corrections(is_plain=not others and images is None and not settings)
+            for other in others:
+                if not isinstance(other, ImageClusterer):
+                    raise invalid("each of the others", "be a fitted ImageClusterer", repr(other)[:80], "load() one.")
+            params = {**self.get_params(deep=False), "method": stage, "settings": settings, "recipe": recipe}
+            model = ImageClusterer(**{**params, "seed": seed, "train_on": None})
             # It is saved with the runs that it goes on from, so they last as long as it does.
-            weakref.finalize(model, shutil.rmtree, place, ignore_errors=True)
-            runs = [earlier._run_in(place / str(number)) for number, earlier in enumerate((self, *others))]
+            model._earlier = _Kept()
+            runs = [one._run_in(model._earlier.path / str(number)) for number, one in enumerate((self, *others))]
+            if len({run.field("fingerprint", str) for run in runs}) > 1:
+                raise InvalidInput("the models were fitted to different images. Expected the same. Fit them anew.")
             request = Request(
-                source=self._dataset(),
+                source=self._images_again(images),
                 clusters=runs[0].n_clusters,
-                stage=stage,
+                stage=_text("stage", stage),
                 recipe=recipe,
                 settings=settings or {},
                 seed=_whole_number("seed", seed, at_least=0),
-                encoder=AUTO_ENCODER,  # that of the run
+                encoder=self._encoder_at or AUTO_ENCODER,  # that of the run
                 outliers=runs[0].has_outliers,
                 start_from=runs[0],
                 others=tuple(runs[1:]),
                 device=self.device,
             )
-            model.value_range_, model.notes_ = self.value_range_, []
+            model.value_range_ = self.value_range_
             return model._run(launch(request))
 
-    def update(self, source: str | Path, out: str | Path | None = None) -> ImageClusterer:
+    def update(
+        self, source: str | Path, out: str | Path | None = None, *, encoder: str | None = None
+    ) -> ImageClusterer:
         """Let new pictures join a loaded run, as `selfsort update` does, and return the run with them.
 
-        Groups keep their numbers, names and corrections. The new run lies at `out`, or beside the old one.
+        Groups keep their numbers, names and corrections. The new run lies at `out`, or beside the old one. `encoder`
+        says where the run's encoder is now, or which table has the features of the new pictures.
         """
         self._check_fitted()
         with speaking_python(), _telling(self.verbose):
             run, place = self._loaded_run("let pictures join"), None if out is None else Path(out)
-            made = update_run(run, str(source), place, device=choose_device(self.device))
+            new, at = _text("source", source), encoder or self._encoder_at
+            made = update_run(run, new, place, device=choose_device(self.device), encoder=at)
             return load(made.folder.path, self.device)
+
+    def _after_corrections(self, *, is_plain: bool) -> ImageClusterer:
+        if not is_plain:
+            raise InvalidInput("corrections are those of one run. Expected no other arguments. Leave them out.")
+        made = learn_corrections(self._loaded_run("learn from corrections"), device=self.device)
+        return load(made.folder.path, self.device)
 
     def _loaded_run(self, purpose: str) -> RunFolder:
         if self._folder is None:
@@ -310,13 +333,21 @@ class ImageClusterer(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         self.save(place)
         return RunFolder.open(place)
 
-    def _dataset(self) -> Dataset:
-        """Return the images it was fitted to; those of a loaded run are read again."""
+    def _images_again(self, images: ImagesLike | None) -> Dataset:
+        """Return images to go on with: those given, in the form of the model, or those it was fitted to."""
+        if images is not None:
+            given = self._read(as_array(images), self._spec)
+            return replace(given, images=conform(given.images, self._spec), labels=None, label_names=None)
         fitted = (self._origin or self)._fitted
         if fitted is not None:
             return fitted.dataset
         folder = (self._origin or self)._loaded_run("tell its images")
-        return reading_like(folder, None).read()
+        if not isinstance(folder.field("source", dict).get("path"), str):
+            raise InvalidInput(
+                f"the run {folder.path} was made from an array, which it does not keep. Expected the images. Give them "
+                "as images=."
+            )
+        return replace(reading_like(folder, None).read(), labels=None, label_names=None)
 
     def names(self, words: str | Path | Sequence[str] | None = None) -> dict[int, str]:
         """Return the names suggested for clusters of picture files, as `selfsort names` does: cluster to name.
@@ -342,6 +373,8 @@ class ImageClusterer(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             raise InvalidInput("this model was loaded from a run folder. Only a model fitted here is saved. Copy it.")
         dataset, outcome = self._fitted.dataset, self._fitted.outcome
         described = {**self._fitted.described, "value_range": list(self.value_range_)}
+        if self._source is not None:
+            described["source"] = ReadOptions(path=self._source).to_json()
         with RunFolder.creating(path, described) as folder:
             fill(folder, dataset, self._fitted.embedded, self._fitted.encoder)
             for event in outcome.events:
@@ -472,6 +505,17 @@ def _telling(is_verbose: bool) -> Iterator[None]:
     lines.tick()
 
 
+class _Kept:
+    """A folder of its own that lasts as long as anything that holds this."""
+
+    def __init__(self) -> None:
+        self.path = Path(mkdtemp(prefix="selfsort-"))
+        weakref.finalize(self, shutil.rmtree, str(self.path), ignore_errors=True)
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
+
+
 @dataclass(frozen=True, eq=False)
 class _Fitted:
     """What `save` needs beyond the public attributes."""
@@ -515,6 +559,7 @@ def _loaded(folder: RunFolder, device: str, encoder: str | None) -> ImageCluster
     model.value_range_ = _fixed_range(config.get("value_range", (0.0, 1.0)))
     model.value_range = model.value_range_
     model._folder = folder
+    model._encoder_at = encoder
     model._model = load_model(folder, choose_device(device), encoder)
     return model
 
@@ -527,6 +572,12 @@ def _refuse_sparse(X: object) -> None:
 def _is_source(X: Any) -> bool:
     """A path, or a list of paths."""
     return isinstance(X, str | Path) or (isinstance(X, list | tuple) and bool(X) and isinstance(X[0], str | Path))
+
+
+def _text(name: str, value: object) -> str:
+    if not isinstance(value, str | Path):
+        raise invalid(name, "be a text or a path", repr(value)[:80], "Give one.")
+    return str(value)
 
 
 def _whole_number(name: str, value: Any, at_least: int) -> int:

@@ -60,7 +60,6 @@ def test_shipped_recipes_make_valid_settings_and_name_their_source() -> None:
         own, around, before = split(recipe.settings)
         kind = find_kind(recipe.method)
         kind.config.from_json({"n_clusters": 10, **own})
-
         EncodeConfig.from_json(before)
         assert not before or recipe.is_for_features
         check_improvable(kind, ImproveConfig.from_json(around))

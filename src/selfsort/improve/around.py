@@ -1,7 +1,5 @@
 """A warm start, several starts and regrouping around any method whose network labels the images in training. Ours.
 
-Smaller images go with any method that learns a network from pixels.
-
 None is in any of the papers, so none is in their configs. All work on what a method saves anyway: a training
 that goes on from a saved state is equal, to the bit, to one that was never interrupted, so a state may be compared with
 others, or changed, on the way.
@@ -21,18 +19,18 @@ from selfsort.config import Config, SettingInfo, Settings, describe, setting
 from selfsort.errors import InvalidInput
 from selfsort.improve.multistart import train_most_stable
 from selfsort.improve.regroup import is_due, regroup_and_teach
-from selfsort.improve.shrink import is_shrunk, remembering, smaller
+from selfsort.improve.shrink import is_large, remembering, smaller
 from selfsort.improve.stability import stability_of
 from selfsort.improve.warm_start import WarmStart, kept, n_passes
 from selfsort.learning.trainee import Trainee
-from selfsort.types import Images, Improvable, Inputs, Method, Snapshot, Stage, State
+from selfsort.types import Improvable, Inputs, Method, Snapshot, Stage, State
 
 
 @dataclass(frozen=True, kw_only=True)
 class ImproveConfig(Settings):
-    """Settings that go with any improvable method, as `improve.starts` and so on; all off unless asked for.
+    """Settings that go with any improvable method, as `improve.starts` and so on; all off in the defaults.
 
-    `shrink` goes with any that learns a network from pixels.
+    `shrink` goes with any method that learns a network from pixels.
     """
 
     starts: int = setting(1, "random starts, of which the most stable under augmentation goes on")
@@ -56,7 +54,7 @@ class ImproveConfig(Settings):
 
     @property
     def is_on(self) -> bool:
-        """Whether anything is done at all."""
+        """Whether anything is done that only an improvable method allows."""
         return self.starts > 1 or self.regroup_every > 0 or self.warm_start
 
 
@@ -101,7 +99,7 @@ def train_improved(
     `shrink` comes first: all of it sees the smaller images.
     """
     check_improvable(method, improve)
-    if improve.shrink and isinstance(images, Images) and is_shrunk(images):
+    if improve.shrink and is_large(images):
         plain = replace(improve, shrink=False)
         learned = train_improved(method, smaller(images), config, plain, device=device, seed=seed, resume=resume)
         return remembering(learned, images.shape)

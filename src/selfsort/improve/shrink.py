@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 from torch import nn
@@ -19,7 +19,17 @@ from selfsort.data.store import allocate
 from selfsort.learning.encode import check_request
 from selfsort.nets.averaged import Averaged, averaged_blocks, averaging_factor
 from selfsort.pages import passes
-from selfsort.types import Assignment, Encoded, Images, Inputs, Method, Model, Snapshot, State
+from selfsort.types import (
+    Assignment,
+    ExportableModel,
+    Images,
+    Inputs,
+    Method,
+    Model,
+    NetworkModel,
+    Snapshot,
+    State,
+)
 
 SEEN_FROM = "averaged_from"
 """In the state of a model: height, width and channels of the images before they are averaged down."""
@@ -35,7 +45,7 @@ def smaller(images: Images) -> Images:
     return Images(pixels)
 
 
-def is_shrunk(images: Inputs) -> bool:
+def is_large(images: Inputs) -> TypeGuard[Images]:
     """Whether there is anything to average."""
     return isinstance(images, Images) and averaging_factor(images.shape) > 1
 
@@ -57,27 +67,44 @@ def restored(method: Method, config: Config, state: State, *, device: torch.devi
     if SEEN_FROM not in state.meta:
         return model
     height, width, channels = map(int, state.meta[SEEN_FROM])
-    return SmallModel(model, (height, width, channels))
+    kind = SmallModel
+    if isinstance(model, NetworkModel):
+        kind = _SmallNetworkModel
+    elif isinstance(model, ExportableModel):
+        kind = _SmallExportableModel
+    return kind(model, (height, width, channels))
 
 
 class SmallModel:
     """A model that is asked about images of one size, and sees them averaged down."""
 
-    def __init__(self, inner: Model, shape: tuple[int, int, int]) -> None:
+    def __init__(self, inner: Any, shape: tuple[int, int, int]) -> None:
         self.inner, self.shape = inner, shape
 
     def apply(self, images: Any, layer: str = "top") -> Assignment:
         """Return features and soft assignments of images as large as those of the run."""
-        if isinstance(images, Encoded):
-            return self.inner.apply(images, layer)
         check_request(images, self.shape, layer, (layer,))
-        return self.inner.apply(smaller(images), layer)
+        found: Assignment = self.inner.apply(smaller(images), layer)
+        return found
 
     def __getattr__(self, name: str) -> Any:
-        """Be all that the model is; what it hands on as a module has the averaging in front."""
+        """Have the parts that the model has, but none of its other ways to be asked: those take smaller images."""
         if name == "inner":  # not there yet, while a copy is made
             raise AttributeError(name)
         found = getattr(self.inner, name)
-        if name not in ("network", "exported"):
-            return found
-        return lambda: nn.Sequential(Averaged(averaging_factor(self.shape)), found()).eval()
+        if callable(found) and not isinstance(found, nn.Module):
+            raise AttributeError(name)
+        return found
+
+    def _before(self, module: nn.Module) -> nn.Module:
+        return nn.Sequential(Averaged(averaging_factor(self.shape)), module).eval()
+
+
+class _SmallNetworkModel(SmallModel):
+    def network(self) -> nn.Module:
+        return self._before(self.inner.network())
+
+
+class _SmallExportableModel(SmallModel):
+    def exported(self) -> nn.Module:
+        return self._before(self.inner.exported())

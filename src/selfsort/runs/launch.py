@@ -128,11 +128,13 @@ def launch(request: Request) -> Launched:
     settled = settle(max(counted.number.n_clusters, 2))
     if counted.number.n_clusters == 1:
         method, settled = ONE, replace(settled, config=ONE.config.from_json({}), improve=ImproveConfig())
+    improve = _as_before(settled.improve, method, request.start_from)
+    resized = () if improve.shrink == settled.improve.shrink else (_AS_BEFORE,)
     fit = FitRun(
         images=dataset.images,
         method=method,
         config=settled.config,
-        improve=_as_before(settled.improve, method, request.start_from),
+        improve=improve,
         device=asked.device,
         seed=request.seed,
         truth=dataset.labels,
@@ -150,7 +152,7 @@ def launch(request: Request) -> Launched:
         fit,
         dataset,
         described | features.told | {"clusters": counted.number.told} | told | _told_of_runs(request, embedded),
-        (*sight.notes, *features.notes, *counted.notes),
+        (*sight.notes, *features.notes, *counted.notes, *resized),
         asked.renamed,
         embedded,
         features.encoder,
@@ -185,6 +187,9 @@ def _going_on(kind: Method | Stage, request: Request, dataset: Dataset, device: 
         kind = going_on(kind, request.start_from, device, request.others)
     assert isinstance(kind, Method), "a stage is one, given a run"
     return kind
+
+
+_AS_BEFORE = "improve.shrink is as in the run that this one begins with: what was learned there goes on with its images"
 
 
 def _as_before(improve: ImproveConfig, method: Method, start: RunFolder | None) -> ImproveConfig:

@@ -117,7 +117,7 @@ class FitRun:
     names: Sequence[str] | None = None
     folder: RunFolder | None = None
     improve: ImproveConfig = field(default_factory=ImproveConfig)
-    """Several starts and regrouping, around the method."""
+    """What is ours around the method."""
     encoded: Encoded | None = None
     """What an encoder made of the images: learned from in place of pixels."""
     clusters: Clusters | None = None
