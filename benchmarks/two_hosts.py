@@ -34,7 +34,8 @@ N_PICTURES, N_ROWS, N_COLUMNS = 1500, 12_000, 256
 PATIENCE = 900
 REPEATS = 3
 
-Moment = Callable[["Job"], bool]
+Moment = Callable[["Job", float], bool]
+"""Of a job, given how many seconds the second host computes if nobody disturbs it."""
 
 
 @contextmanager
@@ -74,6 +75,7 @@ class Job:
         environment = os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1", **network}
         environment["SELFSORT_CACHE"] = str(folder / "cache")
         self._parts = []
+        self.computed = 0.0  # by the second host, as far as it was seen
         for place, (host, address) in enumerate(zip(hosts, ADDRESSES, strict=True)):
             # The first host does not know itself by this address, so it is told that it is the one.
             own = ["--local-addr", address, "--rdzv-conf", f"is_host={int(place == 0)}"] if is_split else []
@@ -85,12 +87,17 @@ class Job:
 
     def wait(self) -> list[int]:
         """Return how both ended."""
-        return [part.wait(PATIENCE) for part in self._parts]
+        limit = time.monotonic() + PATIENCE
+        while any(part.poll() is None for part in self._parts):
+            assert time.monotonic() < limit, "it never ended"
+            self.computed = max(self.computed, self.worked())
+            time.sleep(0.05)
+        return [part.wait() for part in self._parts]
 
-    def kill_one_at(self, moment: Moment) -> list[int]:
+    def kill_one_at(self, moment: Moment, seconds: float) -> list[int]:
         """Kill the process of the second host at a moment; return how both launchers ended."""
         limit = time.monotonic() + PATIENCE
-        while not moment(self):
+        while not moment(self, seconds):
             assert time.monotonic() < limit, "the moment never came"
             assert self._parts[1].poll() is None, "it ended before the moment"
             time.sleep(0.02)
@@ -100,11 +107,12 @@ class Job:
         return self.wait()
 
     def worked(self) -> float:
-        """Return how many seconds the process of the second host has computed."""
-        worker = _worker_of(self._parts[1].pid)
-        if worker is None:
+        """Return how many seconds the process of the second host has computed; none if there is none any more."""
+        try:
+            worker = _worker_of(self._parts[1].pid)
+            spent = [] if worker is None else Path(f"/proc/{worker}/stat").read_text().rpartition(")")[2].split()[11:13]
+        except OSError:
             return 0.0
-        spent = Path(f"/proc/{worker}/stat").read_text().rpartition(")")[2].split()[11:13]
         return sum(map(int, spent)) / os.sysconf("SC_CLK_TCK")
 
 
@@ -123,20 +131,21 @@ def hosts(stages: list[str]) -> None:
         folder, number = Path(name), iter(range(1000))
         _make_sources(folder)
         for what, words, moment in _jobs(folder):
-            told = dict[str, object]()
+            told, seconds = dict[str, object](), 0.0
             if stages and what not in (*stages, "encode"):
                 continue
             for run in ("peace", "kill") if not stages or what in stages else ("peace",):
                 (folder / "cache").mkdir(exist_ok=True)
                 job = Job(places, [*words, "--out", run_of(what, run)], folder, next(number))
                 if run == "kill":
-                    told["killed"] = job.kill_one_at(moment)
+                    told["killed"] = job.kill_one_at(moment, seconds)
                     told["left"] = _left(folder, what)
                     again = [*words, "--out", run_of(what, run)]
                     if (folder / run_of(what, run) / "config.json").is_file():
                         again = ["fit", "--resume", run_of(what, run)]
                     job = Job(places, again, folder, next(number))
                 told[run] = job.wait()
+                seconds = job.computed
                 if what == "encode":
                     _clear(folder / "cache")
             if "kill" not in told:  # wanted for what it leaves to others
@@ -183,18 +192,18 @@ def _jobs(folder: Path) -> list[tuple[str, list[str], Moment]]:
         train += ["--set", setting]
     of_search = ["fit", "tiny.npz", "--clusters", "10", "--encoder", "rows.npy", "--method", "leiden"]
 
-    def is_encoding(job: Job) -> bool:
+    def is_encoding(job: Job, seconds: float) -> bool:
         return any(path.stat().st_size > 2_000_000 for path in (folder / "cache").glob("*.npy.part"))
 
-    def is_searching(job: Job) -> bool:
+    def is_searching(job: Job, seconds: float) -> bool:
         return (folder / "search-kill" / "config.json").is_file()
 
-    def is_training(job: Job) -> bool:
+    def is_training(job: Job, seconds: float) -> bool:
         events = folder / "train-kill" / "events.jsonl"
         return events.is_file() and len(events.read_text().splitlines()) >= 6
 
-    def is_predicting(job: Job) -> bool:
-        return job.worked() > 6  # half of them to start with
+    def is_predicting(job: Job, seconds: float) -> bool:
+        return job.worked() > 0.45 * seconds  # a third of them to start with
 
     return [
         ("encode", ["fit", "pictures.tar", "--clusters", "10", "--encoder", "hog", "--method", "leiden"], is_encoding),
